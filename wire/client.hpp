@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calling end of a session: one ordered command stream shared by all threads of the process, replies read by the
+// callers themselves, pushes read by one parked thread, bulk data by one thread for each bulk connection.
+//
+// Thread safety: every member may be called from any thread. Nothing here throws; nothing knows CUDA.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "wire/codec.hpp"
+#include "wire/endpoint.hpp"
+#include "wire/error.hpp"
+#include "wire/header.hpp"
+
+namespace gpuwire::wire {
+
+struct client_options {
+  endpoint server;
+  std::string token;  // empty: none to show
+  std::chrono::milliseconds connect_deadline{10'000};  // whole start: resolve, connect with retries, handshake
+  std::uint32_t bulk_connections = 1;                  // 1..4
+  bool loopback_cubic = false;                         // ask for cubic on loopback sockets (measuring)
+  std::vector<std::pair<std::string, std::string>> environment;  // the allow-listed CUDA_* variables of the process
+  std::function<void(std::uint16_t call, decoder& body)> on_push;  // side thread; must not block; decoder valid inside only
+  std::function<void(error code, const std::string& text)> on_lost;  // once, any thread, after waiting callers were released
+};
+
+// Says in words which server, why, and what to do.
+struct connect_failure {
+  error code{};
+  std::string text;
+};
+
+struct command {
+  std::uint16_t call = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t context = 0;
+};
+
+// User memory that travels beside a called command on the bulk connections, never copied. Must stay valid until call() returns.
+struct transfer {
+  std::span<const std::byte> send;  // sent after the command; the daemon knows its length from the message
+  std::span<std::byte> receive;     // filled before call() returns with result 0; shorter answers are legal
+};
+
+// One reply. The body's views point into `storage`, which lives as long as this object. Reused by a thread to avoid allocation.
+class reply {
+ public:
+  std::int32_t result = 0;
+  decoder body() const { return decoder(storage_.data() + body_offset_, body_bytes_); }
+
+ private:
+  friend class client;
+  friend struct client_parts;
+  std::vector<std::byte> storage_;
+  std::size_t body_offset_ = 0, body_bytes_ = 0;
+};
+
+class client {
+ public:
+  static std::variant<std::unique_ptr<client>, connect_failure> connect(client_options options);
+  virtual ~client() = default;  // production code never destroys it: state of a client process is leaked on purpose
+
+  // Appends and returns; error only if the connection is lost. The message is copied.
+  template <class Message>
+  [[nodiscard]] error post(const command& c, const Message& m) {
+    return append(c, encoded_bytes(m), &m, &encode_thunk<Message>, nullptr, nullptr);
+  }
+  // Appends, sends all that lies before it, waits for the reply (spinning about 50 us before it blocks) and for the
+  // pushes the reply presupposes.
+  template <class Message>
+  [[nodiscard]] error call(const command& c, const Message& m, reply& out, const transfer& t = {}) {
+    return append(c, encoded_bytes(m), &m, &encode_thunk<Message>, &out, &t);
+  }
+
+  virtual error flush() = 0;                                         // sends what was appended
+  virtual void goodbye(std::chrono::milliseconds deadline) = 0;      // orderly end; bounded
+  virtual void abandon_after_fork() = 0;                             // child of fork: forget the sockets without touching the peer
+  virtual error state() const = 0;                                   // ok, or why the connection was lost
+  virtual const std::string& state_text() const = 0;
+  virtual const std::string& server_name() const = 0;                // "host:port", for messages
+  struct statistics {
+    std::uint64_t posted = 0, called = 0, sends = 0, waits = 0, bytes_sent = 0, bytes_received = 0, pushes = 0;
+  };
+  virtual statistics stats() const = 0;
+
+ protected:
+  using encode_function = void (*)(const void* message, encoder& e);
+  template <class Message>
+  static void encode_thunk(const void* m, encoder& e) { encode_into(*static_cast<const Message*>(m), e); }
+  // out == nullptr: posted.
+  virtual error append(const command& c, std::size_t body_bytes, const void* message, encode_function encode,
+                       reply* out, const transfer* t) = 0;
+};
+
+}  // namespace gpuwire::wire
