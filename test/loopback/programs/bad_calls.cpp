@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that the driver refuses: unreadable device code, handles that are none, launches that cannot be. Each gives its code
+// at the call, and the session is as good as before.
+#include <cstring>
+#include <string>
+
+#include "test/loopback/programs/common.hpp"
+
+static void still_good(const gpu& g, CUdeviceptr place) {
+  static int number = 0;
+  int value = 0;
+  g.launch_store(place, ++number);
+  CHECK(cuMemcpyDtoH(&value, place, sizeof(value)));
+  REQUIRE(value == number);
+}
+
+static void unreadable_code(const gpu& g, CUdeviceptr place) {
+  CUmodule module;
+  for (const char* text : {"this is no PTX", ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry broken( {\n",
+                           ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry k()\n{\n  frobnicate.u32 %r1;\n  ret;\n}\n"}) {
+    CUresult result = cuModuleLoadData(&module, text);
+    REQUIRE(result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU);
+    std::printf("'%.16s...': %s\n", text, name_of(result));
+    still_good(g, place);
+  }
+  char log[2'048] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  CUresult result = cuModuleLoadDataEx(&module, ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry k() { frobnicate; }\n",
+                                       2, options, values);
+  REQUIRE(result != CUDA_SUCCESS);
+  std::printf("log: %s\n", log);
+  REQUIRE(std::strstr(log, "frobnicate") != nullptr);
+  still_good(g, place);
+}
+
+static void no_handles(const gpu& g, CUdeviceptr place) {
+  CUfunction function;
+  CUstream stream;
+  CUevent event;
+  EXPECT_RESULT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, g.module, "no_such_kernel"));
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CHECK(cuStreamDestroy(stream));
+  CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+  CHECK(cuEventDestroy(event));
+  for (std::uintptr_t number : {std::uintptr_t{5}, std::uintptr_t{0xdeadbeef}, ~std::uintptr_t{0} - 7,
+                                reinterpret_cast<std::uintptr_t>(event), reinterpret_cast<std::uintptr_t>(g.module)}) {
+    REQUIRE(cuStreamSynchronize(reinterpret_cast<CUstream>(number)) != CUDA_SUCCESS);
+    REQUIRE(cuEventSynchronize(reinterpret_cast<CUevent>(number == reinterpret_cast<std::uintptr_t>(event) ? 5 : number)) !=
+            CUDA_SUCCESS);
+    still_good(g, place);
+  }
+  REQUIRE(cuStreamSynchronize(stream) != CUDA_SUCCESS);
+  REQUIRE(cuMemFree(place + 4) != CUDA_SUCCESS);
+  REQUIRE(cuMemFree(0x10) != CUDA_SUCCESS);
+  still_good(g, place);
+}
+
+static void impossible_launches(const gpu& g, CUdeviceptr place) {
+  int value = 1;
+  void* parameters[] = {&place, &value};
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(g.store, 0, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(g.store, 1, 1, 1, 2'048, 1, 1, 0, nullptr, parameters, nullptr));
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(g.store, 1, 1, 1, 1, 1, 1, 16 << 20, nullptr, parameters, nullptr));
+  still_good(g, place);
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(&place, 0));
+  EXPECT_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&place, size_t{1} << 50));
+}
+
+// Last: a wild store ends the context, not the daemon.
+static void wild_store(const gpu& g) {
+  int count = 0;
+  size_t available, total;
+  g.launch_store(8, 1);
+  EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemGetInfo(&available, &total));
+  CHECK(cuDeviceGetCount(&count));
+}
+
+int main() {
+  gpu g;
+  CUdeviceptr place;
+  CHECK(cuMemAlloc(&place, sizeof(int)));
+  unreadable_code(g, place);
+  no_handles(g, place);
+  impossible_launches(g, place);
+  wild_store(g);
+  std::printf("PASSED\n");
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every example, and every client program that checks itself, through the real shim, daemon and soft GPU.
+
+run_programs.py NAME [ARGUMENT...]: one of them. Prints what it printed.
+"""
+
+import os
+import sys
+
+import harness
+
+
+def main():
+    name, *arguments = sys.argv[1:]
+    path = harness.program(name)
+    if not os.path.exists(path):
+        path = os.path.join(harness.EXAMPLES, name)
+    with harness.Daemon() as daemon:
+        result = harness.run_client(path, *arguments, daemon=daemon, seconds=120)
+        print(result)
+        passed = result.code == 0 and result.out.endswith("PASSED\n")
+        if name == "device_printf":
+            spoken = [line for line in result.out.splitlines() if "a line from the device" in line]
+            wanted = [f"thread {i} of block 0: a line from the device, {1.25 * i:.3f}, 0x{0xfeed + i:x}" for i in range(4)]
+            passed = passed and spoken == wanted
+        if passed and result.err:
+            print("it wrote to stderr unasked")
+            passed = False
+        if passed and not harness.wait_until(lambda: not daemon.workers(), 2 * harness.SLOWDOWN):
+            print("its session is still there two seconds after its end")
+            passed = False
+        if not passed:
+            print("--- log of gpuwired", daemon.log_text(), sep="\n")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
