@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// All memory that a device address can name: device allocations, pinned and registered host memory,
+// the variables of modules, the heaps of kernels. Device memory is host memory, and a device
+// address is the host's address of it.
+//
+// Changed by API threads under a mutex. Compute threads look addresses up in an immutable index
+// without any lock: they run at idle priority, and an API thread must never wait for one of them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "../ptx/program.hpp"
+#include "arena.hpp"
+
+namespace gpuwire::softgpu {
+
+struct device;
+
+enum class memory_kind : std::uint8_t { device, host, registered, module, heap };
+
+struct allocation {
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  memory_kind kind = memory_kind::device;
+  bool writable = true;  // by kernels; the host may write constants
+  unsigned context_id = 0;
+  int device_ordinal = 0;
+  unsigned flags = 0;           // as given to cuMemHostAlloc or cuMemHostRegister
+  std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID: never given out twice
+
+  bool is_host() const { return kind == memory_kind::host || kind == memory_kind::registered; }
+  bool contains(std::uint64_t address) const { return address - base < bytes; }
+  bool contains(std::uint64_t address, std::uint64_t count) const {
+    return contains(address) && count <= bytes - (address - base);
+  }
+};
+
+struct allocation_request {
+  std::uint64_t bytes = 0;
+  std::uint64_t align = 512;
+  memory_kind kind = memory_kind::device;
+  bool writable = true;
+  unsigned context_id = 0;
+  unsigned flags = 0;
+};
+
+class memory_table {
+ public:
+  static memory_table& instance();
+
+  // From the device's arena, or from the host's for memory_kind::host. Nothing when that memory is
+  // exhausted.
+  std::optional<allocation> allocate(const device& on, const allocation_request& request);
+  // Refused (false) when a part of the range is known already.
+  bool add_registered(allocation range);
+  // Takes out the allocation that begins at `base` and is of one of the kinds; nothing when there
+  // is none.
+  std::optional<allocation> remove(std::uint64_t base, std::initializer_list<memory_kind> kinds);
+  // Takes out this very allocation, if it is still there.
+  void remove_exactly(const allocation& entry);
+  void remove_of_context(unsigned context_id);
+
+  std::optional<allocation> find(std::uint64_t address) const;
+  // The same, lock-free, for compute threads.
+  std::optional<allocation> find_from_kernel(std::uint64_t address) const;
+  // True for an address that this library reserved but that is no live allocation.
+  bool is_reserved(std::uint64_t address) const;
+
+  std::uint64_t used_bytes(int device_ordinal) const;
+
+ private:
+  struct chunk;
+  struct index;
+  struct retired {
+    std::uint64_t epoch;
+    std::unique_ptr<const index> old;
+  };
+
+  memory_table();
+  arena& arena_of(const device& on, memory_kind kind);
+  void insert(const allocation& entry);
+  void erase(std::uint64_t base);
+  void publish(std::unique_ptr<index> next);
+  void release(const allocation& entry);
+
+  mutable std::mutex mutex_;
+  std::map<int, std::unique_ptr<arena>> arenas_;  // by device; -1 is the host's
+  std::map<int, std::uint64_t> used_;
+  std::uint64_t last_buffer_id_ = 0;
+  std::atomic<const index*> current_;
+  mutable std::atomic<std::uint64_t> epoch_{1};
+  std::vector<retired> retired_;
+};
+
+// What the kernels of one context see.
+class context_memory final : public ptx::memory {
+ public:
+  explicit context_memory(unsigned context_id) : context_id_(context_id) {}
+  std::optional<range> resolve(std::uint64_t address) const override;
+
+  // Peer access: the memory of another context becomes visible. False when there are too many.
+  bool add_peer(unsigned context_id);
+  bool remove_peer(unsigned context_id);
+  bool has_peer(unsigned context_id) const;
+  void clear_peers();
+
+ private:
+  unsigned context_id_;
+  std::array<std::atomic<unsigned>, 16> peers_{};
+};
+
+}  // namespace gpuwire::softgpu
