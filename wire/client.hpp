@@ -30,8 +30,9 @@ struct client_options {
   std::uint32_t bulk_connections = 1;                  // 1..4
   bool loopback_cubic = false;                         // ask for cubic on loopback sockets (measuring)
   std::vector<std::pair<std::string, std::string>> environment;  // the allow-listed CUDA_* variables of the process
-  std::function<void(std::uint16_t call, decoder& body)> on_push;  // side thread; must not block; decoder valid inside only
+  std::function<void(std::uint16_t call, std::uint32_t lane, decoder& body)> on_push;  // side thread; must not block; decoder valid inside only
   std::function<void(error code, const std::string& text)> on_lost;  // once, any thread, after waiting callers were released
+  std::uint64_t process_key = 0;  // the same for all connections of one process, so that the server can join them
 };
 
 // Says in words which server, why, and what to do.

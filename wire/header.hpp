@@ -44,7 +44,7 @@ struct reply_prefix {
   std::uint64_t answers = 0;    // sequence of the command
   std::uint64_t push_mark = 0;  // pushes that must have been handled before the caller goes on
   std::int32_t result = 0;
-  std::uint32_t reserved = 0;  // zero
+  std::uint32_t bulk_chunks = 0;  // how many chunks for this command were sent on the bulk connections
 };
 inline constexpr std::size_t reply_prefix_bytes = 24;
 

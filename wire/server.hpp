@@ -26,8 +26,8 @@ struct received_frame {
   std::span<const std::byte> body;
 };
 
-// Where the bytes of one incoming bulk transfer go. Called on a bulk receive thread, which must never wait for the executor
-// or for a driver call that waits for the GPU.
+// Where the bytes of one incoming bulk transfer go. Called on the bulk receive threads (several at once when there are several
+// connections), which must never wait for the executor or for a driver call that waits for the GPU.
 class bulk_sink {
  public:
   virtual ~bulk_sink() = default;
@@ -35,7 +35,9 @@ class bulk_sink {
   // May block until a staging slot is free.
   virtual std::span<std::byte> place(std::uint64_t offset, std::uint32_t bytes) = 0;
   virtual void arrived(std::uint64_t offset, std::uint32_t bytes) = 0;
-  virtual void lost() = 0;  // the connection ended before the transfer was complete
+  // The session ended before the transfer was complete. Once, after every chunk in progress has ended; a place() that
+  // still waits for a slot then has to be ended by whoever learns of the loss from options::on_lost.
+  virtual void lost() = 0;
 };
 
 class server_session {
@@ -44,7 +46,8 @@ class server_session {
     bool loopback_cubic = false;
     std::function<void(error, const std::string&)> on_lost;  // any thread, once: logged reason
   };
-  // Takes ownership of the command socket. attach() adds the others as they arrive.
+  // Takes ownership of the command socket. attach() adds the others as they arrive; pushes and bulk data that are sent
+  // before that wait. The destructor ends the session and waits for its threads.
   static std::unique_ptr<server_session> create(int command_fd, options o);
   virtual ~server_session() = default;
   virtual void attach(connection_role role, int fd) = 0;
@@ -54,7 +57,8 @@ class server_session {
   virtual std::optional<received_frame> next_frame() = 0;
   virtual bool wait_readable(std::chrono::microseconds at_most) = 0;  // false on timeout
   virtual error state() const = 0;
-  virtual bool said_goodbye() const = 0;
+  virtual bool said_goodbye() const = 0;  // then state() is shut_down and on_lost is not called
+  virtual const std::string& state_text() const = 0;
 
   // Reply body after {answers, push_mark, result}; push_mark is filled in from the pushes sent so far.
   template <class Message>
@@ -66,7 +70,9 @@ class server_session {
     return send_push(call, lane, encoded_bytes(m), &m, &encode_thunk<Message>);
   }
 
-  // Incoming bulk data of the command with this sequence. Chunks that arrive before the sink is known wait in the socket.
+  // Incoming bulk data of the command with this sequence. Chunks that arrive before the sink is known wait in the socket,
+  // and with them all that is behind them: every command with the bulk flag needs this call, a refused one with a null
+  // sink, which throws the data away.
   virtual void expect_bulk(std::uint64_t command_sequence, std::shared_ptr<bulk_sink> sink, std::uint64_t total_bytes) = 0;
   // Outgoing bulk data; blocks while the socket is full, so never on the executor. Before the reply that covers it.
   virtual error send_bulk(std::uint64_t command_sequence, std::uint64_t offset, std::span<const std::byte> data) = 0;
