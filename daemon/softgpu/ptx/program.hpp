@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The border between the soft GPU's driver half (daemon/softgpu/driver) and its PTX half (this folder).
 //
 // program: an immutable compiled PTX translation unit; shared between threads freely.
@@ -5,6 +6,7 @@
 // The PTX half knows nothing of contexts, streams or handles; it sees device memory through `memory` alone.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -118,6 +120,10 @@ struct launch {
   const memory* device_memory = nullptr;
   std::function<void(std::string_view)> print;    // formatted device printf output, any thread
   device_heap heap;
+  // Set for cuLaunchCooperativeKernel: gives cooperative groups the workspace through which grid.sync() counts arrivals.
+  // Without it this_grid().is_valid() is false, as natively.
+  bool cooperative = false;
+  alignas(64) mutable std::array<std::uint32_t, 16> grid_workspace{};
 };
 
 enum class fault_kind {
