@@ -86,8 +86,11 @@ class TidyTest(unittest.TestCase):
     def test_a_header_that_nobody_includes(self):
         self.expect({"wire/dead.hpp": LICENCE + "#pragma once\n"}, "wire/dead.hpp", "nobody includes it")
 
-    def test_a_spec_that_gen_does_not_get(self):
-        self.expect({"gen/spec/dead.spec": "# nothing\n"}, "gen/spec/dead.spec", "no CMakeLists.txt")
+    def test_a_spec_that_was_not_generated_from(self):
+        self.expect({"gen/spec/dead.spec": "# calls\ncall cuX id 0x0101 called\n"}, "gen/spec/dead.spec", "./dev regen")
+
+    def test_a_spec_that_says_nothing(self):
+        self.expect({"gen/spec/dead.spec": "# nothing\n"}, "gen/spec/dead.spec", "says nothing")
 
     def test_a_banned_word(self):
         self.expect({"wire/a.cpp": CLEAN["wire/a.cpp"] + "int b = atoi(text);\n"}, "wire/a.cpp:6", "from_chars")
