@@ -196,7 +196,8 @@ bool report_errors(CXTranslationUnit unit, problems& wrong) {
 
 headers read_headers(const specs& spec, const std::vector<std::string>& include_dirs, problems& wrong) {
   std::string source;
-  for (const auto& file : spec.header_files) source += "#include <" + file + ">\n";
+  for (const auto* files : {&spec.header_files, &spec.version_header_files})
+    for (const auto& file : *files) source += "#include <" + file + ">\n";
   if (!spec.version_macro.empty())
     source += std::string("enum { ") + version_enumerator + " = " + spec.version_macro + " };\n";
 

@@ -153,7 +153,8 @@ struct spec_message {
 };
 
 struct specs {
-  std::vector<std::string> header_files, defines;
+  std::vector<std::string> header_files, version_header_files, defines;
+  std::map<std::string, std::string> translated;  // type of a number -> function of the shim that turns it into the server's
   std::string version_macro, function_prefix, function_type_prefix;
   std::string result_type, success, unsupported, malformed;
   std::vector<spec_kind> kinds;
@@ -183,6 +184,7 @@ struct parameter_plan {
   std::string element;             // C++ type behind the pointer, or of the value
   std::string wire;                // wire scalar of one element ("u32"), empty for cstring, bytes, custom
   const spec_kind* kind = nullptr;
+  std::string translation;         // form::scalar: function of the shim, or empty
   std::string record;              // form::record: wire struct
   std::vector<std::string> lengths;  // factors: parameter names or numbers
 };

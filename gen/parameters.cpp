@@ -85,6 +85,13 @@ bool parameter_planner::scalar(const spec_call& call, const header_parameter& p,
       wrong_.add(call.at, call.name + ": parameter '" + p.name + "' (" + p.what->spelling +
                               ") is a handle of no known kind; add to the specs:\n    kind NAME NUMBER " + t.name);
   }
+  if (const auto found = spec_.translated.find(t.name); found != spec_.translated.end()) {
+    if (out.out || !line.count.empty()) {
+      refuse(call, p, "holds a number that the shim translates: it can only be a single 'in'", {});
+      return false;
+    }
+    out.translation = found->second;
+  }
   const bool handle = t.cls == type_class::opaque || !line.kind.empty();
   out.how = handle ? form::handle : form::scalar;
   return !handle || out.kind;

@@ -178,8 +178,11 @@ class planner {
       if (!c.used) wrong_.add(c.at, "the headers have no function " + c.name);
     for (const auto& r : spec_.refusals)
       if (!r.used)
-        wrong_.add(r.at, ends_with(r.name, "*") ? "'" + r.name + "' matches no function that is left to refuse"
-                                                : "the headers have no function " + r.name);
+        wrong_.add(r.at, ends_with(r.name, "*")
+                             ? "'" + r.name + "' matches no function that is left to refuse"
+                         : is_variant(r.name)
+                             ? "'" + r.name + "' follows '" + without_per_thread(r.name) + "': remove this line"
+                             : "the headers have no function " + r.name);
   }
 
   void check_invalidations() {
@@ -230,7 +233,7 @@ class planner {
     }
     if (symbols.size() != versions.size())
       return wrong_.add(base + (per_thread ? " (per-thread stream)" : "") + " has " + std::to_string(versions.size()) +
-                        " versions among the function types and " + std::to_string(symbols.size()) + " symbols");
+                        " version(s) among the function types and " + std::to_string(symbols.size()) + " symbol(s)");
     auto version = versions.begin();
     for (const auto& [revision, symbol] : symbols) plan_.procs.push_back({base, symbol, *version++, per_thread});
   }

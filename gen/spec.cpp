@@ -105,6 +105,7 @@ class reader {
     else if (head == "kind") kind(w);
     else if (head == "error") error(w);
     else if (head == "group") group(w);
+    else if (head == "translate") translate(w);
     else if (!setting(w)) bad("unknown word '" + head + "'");
   }
 
@@ -117,7 +118,10 @@ class reader {
                           : w[0] == "functions"      ? &out_.function_prefix
                           : w[0] == "function_types" ? &out_.function_type_prefix
                                                      : nullptr;
-    auto* list = w[0] == "header" ? &out_.header_files : w[0] == "define" ? &out_.defines : nullptr;
+    auto* list = w[0] == "header"           ? &out_.header_files
+                 : w[0] == "version_header" ? &out_.version_header_files
+                 : w[0] == "define"         ? &out_.defines
+                                            : nullptr;
     if (!target && !list) return false;
     if (w.size() != 2) bad("'" + w[0] + "' takes one word");
     else if (target) *target = w[1];
@@ -136,6 +140,11 @@ class reader {
 
   void group(const std::vector<std::string>& w) {
     if (needs(w, 3, "group NAME CALL...")) groups_[w[1]].assign(w.begin() + 2, w.end());
+  }
+
+  void translate(const std::vector<std::string>& w) {
+    if (w.size() != 4 || w[2] != "shim") return bad("write: translate TYPE shim FUNCTION");
+    out_.translated[w[1]] = w[3];
   }
 
   void kind(const std::vector<std::string>& w) {

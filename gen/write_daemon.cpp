@@ -32,6 +32,10 @@ void add_single(const plan& whole, const parameter_plan& p, dispatch_parts& d) {
   const std::string field = "q." + p.field, value = value_name(p);
   const bool handle = p.how == form::handle;
   const std::string input = handle ? native_of(p, field) : "static_cast<" + p.element + ">(" + field + ")";
+  if (p.how == form::scalar && !p.by_pointer) {
+    d.arguments += input;
+    return;
+  }
   if (p.how == form::record) {
     d.locals += "  " + p.element + " " + value + "{};\n";
     if (p.in)
@@ -133,13 +137,6 @@ std::string guard(const plan& p) {
   std::string text;
   for (const auto& d : p.spec->defines)
     text += "#ifndef " + d + "\n#error \"compile with -D" + d + ": every revision is then declared under its own name\"\n#endif\n";
-  return text;
-}
-
-std::string header_includes(const plan& p) {
-  std::string text;
-  for (const auto& h : p.spec->header_files)
-    if (h.find("Typedefs") == std::string::npos) text += "#include <" + h + ">\n";
   return text;
 }
 

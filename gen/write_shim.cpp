@@ -30,13 +30,22 @@ std::string refuse_length(const plan& p, const std::string& bytes) {
   return "    if (" + bytes + " > wire::limits::inline_payload_bytes_max) return " + p.spec->malformed + ";\n";
 }
 
+// The head of a loop whose variable no parameter can be called.
+std::string count_up(const parameter_plan& p, const std::string& n, const std::string& indent) {
+  const std::string i = p.name + "_index";
+  return indent + "for (std::uint64_t " + i + " = 0; " + i + " < " + n + "; ++" + i + ") ";
+}
+
 std::string fill_input(const plan& whole, const entry& e, const parameter_plan& p, const std::string& q) {
   const std::string target = q + "." + p.field, given = "    " + target + "_given = " + p.name + " != nullptr;\n";
   const std::string number = cpp_type(p.wire);
   switch (p.how) {
-    case form::scalar:
-      if (!p.by_pointer) return "    " + target + " = static_cast<" + number + ">(" + p.name + ");\n";
-      return given + "    if (" + p.name + ") " + target + " = static_cast<" + number + ">(*" + p.name + ");\n";
+    case form::scalar: {
+      const std::string value = (p.by_pointer ? "*" : "") + p.name;
+      const std::string cast = " = static_cast<" + number + ">(" +
+                               (p.translation.empty() ? value : p.translation + "(" + value + ")") + ");\n";
+      return p.by_pointer ? given + "    if (" + p.name + ") " + target + cast : "    " + target + cast;
+    }
     case form::handle:
       if (!p.by_pointer) return "    " + target + " = " + to_id(p, p.name) + ";\n";
       return given + "    if (" + p.name + ") " + target + " = " + to_id(p, "*" + p.name) + ";\n";
@@ -59,8 +68,9 @@ std::string fill_input(const plan& whole, const entry& e, const parameter_plan& 
       std::string text = given + "    const std::uint64_t " + n + " = " + p.name + " ? " + length_expression(p, "") + " : 0;\n" +
                          refuse_length(whole, "wire::length_product(" + n + ", sizeof(" + number + "))");
       if (p.kind) {
-        text += "    std::vector<std::uint64_t> " + p.name + "_ids(" + n + ");\n    for (std::uint64_t i = 0; i < " + n +
-                "; ++i) " + p.name + "_ids[i] = " + to_id(p, p.name + "[i]") + ";\n";
+        const std::string at = "[" + p.name + "_index]";
+        text += "    std::vector<std::uint64_t> " + p.name + "_ids(" + n + ");\n" + count_up(p, n, "    ") + p.name + "_ids" + at +
+                " = " + to_id(p, p.name + at) + ";\n";
         return text + "    " + target + " = {" + p.name + "_ids.data(), static_cast<std::uint32_t>(" + n + ")};\n";
       }
       return text + "    " + target + " = {reinterpret_cast<const " + number + "*>(" + p.name +
@@ -87,10 +97,12 @@ std::string take_output(const plan& whole, const parameter_plan& p, const std::s
     case form::bytes:
       return begin + "std::memcpy(" + p.name + ", " + source + ".data, std::min<std::uint64_t>(" + source + ".size, " +
              length_expression(p, "") + "));\n";
-    case form::array:
-      return begin + "{\n        const auto n = std::min<std::uint64_t>(" + source + ".size, " + length_expression(p, "") +
-             ");\n        for (std::uint64_t i = 0; i < n; ++i) " + p.name + "[i] = " +
-             (p.kind ? from_id(p, source + "[i]") : "static_cast<" + p.element + ">(" + source + "[i])") + ";\n      }\n";
+    case form::array: {
+      const std::string n = p.name + "_count", at = "[" + p.name + "_index]";
+      return begin + "{\n        const auto " + n + " = std::min<std::uint64_t>(" + source + ".size, " +
+             length_expression(p, "") + ");\n" + count_up(p, n, "        ") + p.name + at + " = " +
+             (p.kind ? from_id(p, source + at) : "static_cast<" + p.element + ">(" + source + at + ")") + ";\n      }\n";
+    }
     default: return "";
   }
 }
@@ -160,7 +172,8 @@ void write_shim(const plan& p, file_set& files) {
     const auto entries = entries_of(p, family);
     if (entries.empty()) continue;
     std::string text = banner(p, "//") +
-                       "#include <algorithm>\n#include <cstring>\n#include <vector>\n\n#include \"shim/entry.hpp\"\n"
+                       header_includes(p) +
+                       "\n#include <algorithm>\n#include <cstring>\n#include <vector>\n\n#include \"shim/entry.hpp\"\n"
                        "#include \"shim/generated/custom.hpp\"\n#include \"wire/generated/messages.hpp\"\n"
                        "#include \"wire/limits.hpp\"\n\nnamespace gpuwire::shim {\n\nextern \"C\" {\n\n";
     std::string declarations;

@@ -58,8 +58,8 @@ proc_answer find_proc(std::string_view name, int version, bool per_thread) {
 
 std::string proc_source(const plan& p) {
   std::string text = banner(p, "//") +
-                     "#include \"shim/generated/proc_table.hpp\"\n\n#include <algorithm>\n\n#include \"shim/entry.hpp\"\n\n"
-                     "extern \"C\" {\n";
+                     "#include \"shim/generated/proc_table.hpp\"\n\n" + header_includes(p) +
+                     "\n#include <algorithm>\n\n#include \"shim/entry.hpp\"\n\nextern \"C\" {\n";
   for (const auto& h : p.spec->headerless)
     if (h.since != 0) text += p.spec->result_type + " " + h.name + "(void);\n";
   text += "}  // extern \"C\"\n\nnamespace gpuwire::shim {\nnamespace {\n\n"

@@ -30,8 +30,7 @@ outcome cuCtxSetFlags(call_context& c, wire::decoder& in) {
   if (!wire::decode_from(in, q)) return c.malformed();
   const auto driver_function = c.driver().cuCtxSetFlags;
   if (!driver_function) return c.finish<msg::cuCtxSetFlags>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
-  const CUresult result = driver_function(flags_value);
+  const CUresult result = driver_function(static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuCtxSetFlags>(result, {});
 }
 
@@ -73,8 +72,7 @@ outcome cuCtxGetLimit(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuCtxGetLimit;
   if (!driver_function) return c.finish<msg::cuCtxGetLimit>(CUDA_ERROR_NOT_SUPPORTED, {});
   size_t pvalue_value{};
-  const CUlimit limit_value = static_cast<CUlimit>(q.limit);
-  const CUresult result = driver_function(q.pvalue_wanted ? &pvalue_value : nullptr, limit_value);
+  const CUresult result = driver_function(q.pvalue_wanted ? &pvalue_value : nullptr, static_cast<CUlimit>(q.limit));
   msg::cuCtxGetLimit::reply r;
   if (result == CUDA_SUCCESS) {
     r.pvalue = static_cast<std::uint64_t>(pvalue_value);
@@ -87,9 +85,7 @@ outcome cuCtxSetLimit(call_context& c, wire::decoder& in) {
   if (!wire::decode_from(in, q)) return c.malformed();
   const auto driver_function = c.driver().cuCtxSetLimit;
   if (!driver_function) return c.finish<msg::cuCtxSetLimit>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUlimit limit_value = static_cast<CUlimit>(q.limit);
-  const size_t value_value = static_cast<size_t>(q.value);
-  const CUresult result = driver_function(limit_value, value_value);
+  const CUresult result = driver_function(static_cast<CUlimit>(q.limit), static_cast<size_t>(q.value));
   return c.finish<msg::cuCtxSetLimit>(result, {});
 }
 
@@ -112,8 +108,7 @@ outcome cuCtxSetCacheConfig(call_context& c, wire::decoder& in) {
   if (!wire::decode_from(in, q)) return c.malformed();
   const auto driver_function = c.driver().cuCtxSetCacheConfig;
   if (!driver_function) return c.finish<msg::cuCtxSetCacheConfig>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUfunc_cache config_value = static_cast<CUfunc_cache>(q.config);
-  const CUresult result = driver_function(config_value);
+  const CUresult result = driver_function(static_cast<CUfunc_cache>(q.config));
   return c.finish<msg::cuCtxSetCacheConfig>(result, {});
 }
 
@@ -136,8 +131,7 @@ outcome cuCtxSetSharedMemConfig(call_context& c, wire::decoder& in) {
   if (!wire::decode_from(in, q)) return c.malformed();
   const auto driver_function = c.driver().cuCtxSetSharedMemConfig;
   if (!driver_function) return c.finish<msg::cuCtxSetSharedMemConfig>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUsharedconfig config_value = static_cast<CUsharedconfig>(q.config);
-  const CUresult result = driver_function(config_value);
+  const CUresult result = driver_function(static_cast<CUsharedconfig>(q.config));
   return c.finish<msg::cuCtxSetSharedMemConfig>(result, {});
 }
 
@@ -156,9 +150,8 @@ outcome cuCtxEnablePeerAccess(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuCtxEnablePeerAccess;
   if (!driver_function) return c.finish<msg::cuCtxEnablePeerAccess>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUcontext peerContext_value = c.native<handle_kind::context>(q.peerContext);
-  const unsigned int Flags_value = static_cast<unsigned int>(q.Flags);
   if (c.failed()) return c.finish<msg::cuCtxEnablePeerAccess>(c.failure(), {});
-  const CUresult result = driver_function(peerContext_value, Flags_value);
+  const CUresult result = driver_function(peerContext_value, static_cast<unsigned int>(q.Flags));
   return c.finish<msg::cuCtxEnablePeerAccess>(result, {});
 }
 

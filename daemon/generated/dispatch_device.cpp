@@ -20,8 +20,7 @@ outcome cuDeviceGetLuid(call_context& c, wire::decoder& in) {
   if (!driver_function) return c.finish<msg::cuDeviceGetLuid>(CUDA_ERROR_NOT_SUPPORTED, {});
   std::vector<std::byte> luid_value(luid_length + 1);
   unsigned int deviceNodeMask_value{};
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
-  const CUresult result = driver_function(q.luid_wanted ? static_cast<char*>(static_cast<void*>(luid_value.data())) : nullptr, q.deviceNodeMask_wanted ? &deviceNodeMask_value : nullptr, dev_value);
+  const CUresult result = driver_function(q.luid_wanted ? static_cast<char*>(static_cast<void*>(luid_value.data())) : nullptr, q.deviceNodeMask_wanted ? &deviceNodeMask_value : nullptr, static_cast<CUdevice>(q.dev));
   msg::cuDeviceGetLuid::reply r;
   if (result == CUDA_SUCCESS) {
     if (q.luid_wanted) r.luid = {luid_value.data(), luid_length};
@@ -36,9 +35,7 @@ outcome cuDeviceCanAccessPeer(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuDeviceCanAccessPeer;
   if (!driver_function) return c.finish<msg::cuDeviceCanAccessPeer>(CUDA_ERROR_NOT_SUPPORTED, {});
   int canAccessPeer_value{};
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
-  const CUdevice peerDev_value = static_cast<CUdevice>(q.peerDev);
-  const CUresult result = driver_function(q.canAccessPeer_wanted ? &canAccessPeer_value : nullptr, dev_value, peerDev_value);
+  const CUresult result = driver_function(q.canAccessPeer_wanted ? &canAccessPeer_value : nullptr, static_cast<CUdevice>(q.dev), static_cast<CUdevice>(q.peerDev));
   msg::cuDeviceCanAccessPeer::reply r;
   if (result == CUDA_SUCCESS) {
     r.canAccessPeer = static_cast<std::int32_t>(canAccessPeer_value);
@@ -52,10 +49,7 @@ outcome cuDeviceGetP2PAttribute(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuDeviceGetP2PAttribute;
   if (!driver_function) return c.finish<msg::cuDeviceGetP2PAttribute>(CUDA_ERROR_NOT_SUPPORTED, {});
   int value_value{};
-  const CUdevice_P2PAttribute attrib_value = static_cast<CUdevice_P2PAttribute>(q.attrib);
-  const CUdevice srcDevice_value = static_cast<CUdevice>(q.srcDevice);
-  const CUdevice dstDevice_value = static_cast<CUdevice>(q.dstDevice);
-  const CUresult result = driver_function(q.value_wanted ? &value_value : nullptr, attrib_value, srcDevice_value, dstDevice_value);
+  const CUresult result = driver_function(q.value_wanted ? &value_value : nullptr, static_cast<CUdevice_P2PAttribute>(q.attrib), static_cast<CUdevice>(q.srcDevice), static_cast<CUdevice>(q.dstDevice));
   msg::cuDeviceGetP2PAttribute::reply r;
   if (result == CUDA_SUCCESS) {
     r.value = static_cast<std::int32_t>(value_value);
@@ -75,10 +69,7 @@ outcome cuDeviceGetP2PAtomicCapabilities(call_context& c, wire::decoder& in) {
   std::vector<unsigned int> capabilities_value(capabilities_length + 1);
   std::vector<std::uint32_t> capabilities_words(capabilities_length);
   auto* operations_value = reinterpret_cast<CUatomicOperation*>(const_cast<std::uint32_t*>(q.operations.data));
-  const unsigned int count_value = static_cast<unsigned int>(q.count);
-  const CUdevice srcDevice_value = static_cast<CUdevice>(q.srcDevice);
-  const CUdevice dstDevice_value = static_cast<CUdevice>(q.dstDevice);
-  const CUresult result = driver_function(q.capabilities_wanted ? capabilities_value.data() : nullptr, q.operations_given ? operations_value : nullptr, count_value, srcDevice_value, dstDevice_value);
+  const CUresult result = driver_function(q.capabilities_wanted ? capabilities_value.data() : nullptr, q.operations_given ? operations_value : nullptr, static_cast<unsigned int>(q.count), static_cast<CUdevice>(q.srcDevice), static_cast<CUdevice>(q.dstDevice));
   msg::cuDeviceGetP2PAtomicCapabilities::reply r;
   if (result == CUDA_SUCCESS) {
     for (std::uint64_t i = 0; i < capabilities_length && q.capabilities_wanted; ++i) capabilities_words[i] = static_cast<std::uint32_t>(capabilities_value[i]);
@@ -99,9 +90,7 @@ outcome cuDeviceGetHostAtomicCapabilities(call_context& c, wire::decoder& in) {
   std::vector<unsigned int> capabilities_value(capabilities_length + 1);
   std::vector<std::uint32_t> capabilities_words(capabilities_length);
   auto* operations_value = reinterpret_cast<CUatomicOperation*>(const_cast<std::uint32_t*>(q.operations.data));
-  const unsigned int count_value = static_cast<unsigned int>(q.count);
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
-  const CUresult result = driver_function(q.capabilities_wanted ? capabilities_value.data() : nullptr, q.operations_given ? operations_value : nullptr, count_value, dev_value);
+  const CUresult result = driver_function(q.capabilities_wanted ? capabilities_value.data() : nullptr, q.operations_given ? operations_value : nullptr, static_cast<unsigned int>(q.count), static_cast<CUdevice>(q.dev));
   msg::cuDeviceGetHostAtomicCapabilities::reply r;
   if (result == CUDA_SUCCESS) {
     for (std::uint64_t i = 0; i < capabilities_length && q.capabilities_wanted; ++i) capabilities_words[i] = static_cast<std::uint32_t>(capabilities_value[i]);
@@ -116,9 +105,7 @@ outcome cuDeviceGetExecAffinitySupport(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuDeviceGetExecAffinitySupport;
   if (!driver_function) return c.finish<msg::cuDeviceGetExecAffinitySupport>(CUDA_ERROR_NOT_SUPPORTED, {});
   int pi_value{};
-  const CUexecAffinityType type_value = static_cast<CUexecAffinityType>(q.type);
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
-  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, type_value, dev_value);
+  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, static_cast<CUexecAffinityType>(q.type), static_cast<CUdevice>(q.dev));
   msg::cuDeviceGetExecAffinitySupport::reply r;
   if (result == CUDA_SUCCESS) {
     r.pi = static_cast<std::int32_t>(pi_value);

@@ -34,8 +34,7 @@ outcome cuMemGetAddressRange_v2(call_context& c, wire::decoder& in) {
   if (!driver_function) return c.finish<msg::cuMemGetAddressRange_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
   CUdeviceptr pbase_value{};
   size_t psize_value{};
-  const CUdeviceptr dptr_value = static_cast<CUdeviceptr>(q.dptr);
-  const CUresult result = driver_function(q.pbase_wanted ? &pbase_value : nullptr, q.psize_wanted ? &psize_value : nullptr, dptr_value);
+  const CUresult result = driver_function(q.pbase_wanted ? &pbase_value : nullptr, q.psize_wanted ? &psize_value : nullptr, static_cast<CUdeviceptr>(q.dptr));
   msg::cuMemGetAddressRange_v2::reply r;
   if (result == CUDA_SUCCESS) {
     r.pbase = static_cast<std::uint64_t>(pbase_value);

@@ -154,11 +154,9 @@ outcome cuKernelGetAttribute(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuKernelGetAttribute;
   if (!driver_function) return c.finish<msg::cuKernelGetAttribute>(CUDA_ERROR_NOT_SUPPORTED, {});
   int pi_value{};
-  const CUfunction_attribute attrib_value = static_cast<CUfunction_attribute>(q.attrib);
   const CUkernel kernel_value = c.native<handle_kind::kernel>(q.kernel);
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
   if (c.failed()) return c.finish<msg::cuKernelGetAttribute>(c.failure(), {});
-  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, attrib_value, kernel_value, dev_value);
+  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, static_cast<CUfunction_attribute>(q.attrib), kernel_value, static_cast<CUdevice>(q.dev));
   msg::cuKernelGetAttribute::reply r;
   if (result == CUDA_SUCCESS) {
     r.pi = static_cast<std::int32_t>(pi_value);
@@ -171,12 +169,9 @@ outcome cuKernelSetAttribute(call_context& c, wire::decoder& in) {
   if (!wire::decode_from(in, q)) return c.malformed();
   const auto driver_function = c.driver().cuKernelSetAttribute;
   if (!driver_function) return c.finish<msg::cuKernelSetAttribute>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUfunction_attribute attrib_value = static_cast<CUfunction_attribute>(q.attrib);
-  const int val_value = static_cast<int>(q.val);
   const CUkernel kernel_value = c.native<handle_kind::kernel>(q.kernel);
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
   if (c.failed()) return c.finish<msg::cuKernelSetAttribute>(c.failure(), {});
-  const CUresult result = driver_function(attrib_value, val_value, kernel_value, dev_value);
+  const CUresult result = driver_function(static_cast<CUfunction_attribute>(q.attrib), static_cast<int>(q.val), kernel_value, static_cast<CUdevice>(q.dev));
   return c.finish<msg::cuKernelSetAttribute>(result, {});
 }
 
@@ -186,10 +181,8 @@ outcome cuKernelSetCacheConfig(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuKernelSetCacheConfig;
   if (!driver_function) return c.finish<msg::cuKernelSetCacheConfig>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUkernel kernel_value = c.native<handle_kind::kernel>(q.kernel);
-  const CUfunc_cache config_value = static_cast<CUfunc_cache>(q.config);
-  const CUdevice dev_value = static_cast<CUdevice>(q.dev);
   if (c.failed()) return c.finish<msg::cuKernelSetCacheConfig>(c.failure(), {});
-  const CUresult result = driver_function(kernel_value, config_value, dev_value);
+  const CUresult result = driver_function(kernel_value, static_cast<CUfunc_cache>(q.config), static_cast<CUdevice>(q.dev));
   return c.finish<msg::cuKernelSetCacheConfig>(result, {});
 }
 
@@ -199,11 +192,10 @@ outcome cuKernelGetParamInfo(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuKernelGetParamInfo;
   if (!driver_function) return c.finish<msg::cuKernelGetParamInfo>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUkernel kernel_value = c.native<handle_kind::kernel>(q.kernel);
-  const size_t paramIndex_value = static_cast<size_t>(q.paramIndex);
   size_t paramOffset_value{};
   size_t paramSize_value{};
   if (c.failed()) return c.finish<msg::cuKernelGetParamInfo>(c.failure(), {});
-  const CUresult result = driver_function(kernel_value, paramIndex_value, q.paramOffset_wanted ? &paramOffset_value : nullptr, q.paramSize_wanted ? &paramSize_value : nullptr);
+  const CUresult result = driver_function(kernel_value, static_cast<size_t>(q.paramIndex), q.paramOffset_wanted ? &paramOffset_value : nullptr, q.paramSize_wanted ? &paramSize_value : nullptr);
   msg::cuKernelGetParamInfo::reply r;
   if (result == CUDA_SUCCESS) {
     r.paramOffset = static_cast<std::uint64_t>(paramOffset_value);
@@ -218,10 +210,9 @@ outcome cuFuncGetAttribute(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuFuncGetAttribute;
   if (!driver_function) return c.finish<msg::cuFuncGetAttribute>(CUDA_ERROR_NOT_SUPPORTED, {});
   int pi_value{};
-  const CUfunction_attribute attrib_value = static_cast<CUfunction_attribute>(q.attrib);
   const CUfunction hfunc_value = c.function(q.hfunc);
   if (c.failed()) return c.finish<msg::cuFuncGetAttribute>(c.failure(), {});
-  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, attrib_value, hfunc_value);
+  const CUresult result = driver_function(q.pi_wanted ? &pi_value : nullptr, static_cast<CUfunction_attribute>(q.attrib), hfunc_value);
   msg::cuFuncGetAttribute::reply r;
   if (result == CUDA_SUCCESS) {
     r.pi = static_cast<std::int32_t>(pi_value);
@@ -235,10 +226,8 @@ outcome cuFuncSetAttribute(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuFuncSetAttribute;
   if (!driver_function) return c.finish<msg::cuFuncSetAttribute>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUfunction hfunc_value = c.function(q.hfunc);
-  const CUfunction_attribute attrib_value = static_cast<CUfunction_attribute>(q.attrib);
-  const int value_value = static_cast<int>(q.value);
   if (c.failed()) return c.finish<msg::cuFuncSetAttribute>(c.failure(), {});
-  const CUresult result = driver_function(hfunc_value, attrib_value, value_value);
+  const CUresult result = driver_function(hfunc_value, static_cast<CUfunction_attribute>(q.attrib), static_cast<int>(q.value));
   return c.finish<msg::cuFuncSetAttribute>(result, {});
 }
 
@@ -248,9 +237,8 @@ outcome cuFuncSetCacheConfig(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuFuncSetCacheConfig;
   if (!driver_function) return c.finish<msg::cuFuncSetCacheConfig>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUfunction hfunc_value = c.function(q.hfunc);
-  const CUfunc_cache config_value = static_cast<CUfunc_cache>(q.config);
   if (c.failed()) return c.finish<msg::cuFuncSetCacheConfig>(c.failure(), {});
-  const CUresult result = driver_function(hfunc_value, config_value);
+  const CUresult result = driver_function(hfunc_value, static_cast<CUfunc_cache>(q.config));
   return c.finish<msg::cuFuncSetCacheConfig>(result, {});
 }
 
@@ -260,9 +248,8 @@ outcome cuFuncSetSharedMemConfig(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuFuncSetSharedMemConfig;
   if (!driver_function) return c.finish<msg::cuFuncSetSharedMemConfig>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUfunction hfunc_value = c.function(q.hfunc);
-  const CUsharedconfig config_value = static_cast<CUsharedconfig>(q.config);
   if (c.failed()) return c.finish<msg::cuFuncSetSharedMemConfig>(c.failure(), {});
-  const CUresult result = driver_function(hfunc_value, config_value);
+  const CUresult result = driver_function(hfunc_value, static_cast<CUsharedconfig>(q.config));
   return c.finish<msg::cuFuncSetSharedMemConfig>(result, {});
 }
 
@@ -288,11 +275,10 @@ outcome cuFuncGetParamInfo(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuFuncGetParamInfo;
   if (!driver_function) return c.finish<msg::cuFuncGetParamInfo>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUfunction func_value = c.function(q.func);
-  const size_t paramIndex_value = static_cast<size_t>(q.paramIndex);
   size_t paramOffset_value{};
   size_t paramSize_value{};
   if (c.failed()) return c.finish<msg::cuFuncGetParamInfo>(c.failure(), {});
-  const CUresult result = driver_function(func_value, paramIndex_value, q.paramOffset_wanted ? &paramOffset_value : nullptr, q.paramSize_wanted ? &paramSize_value : nullptr);
+  const CUresult result = driver_function(func_value, static_cast<size_t>(q.paramIndex), q.paramOffset_wanted ? &paramOffset_value : nullptr, q.paramSize_wanted ? &paramSize_value : nullptr);
   msg::cuFuncGetParamInfo::reply r;
   if (result == CUDA_SUCCESS) {
     r.paramOffset = static_cast<std::uint64_t>(paramOffset_value);

@@ -18,10 +18,8 @@ outcome cuOccupancyMaxActiveBlocksPerMultiprocessor(call_context& c, wire::decod
   if (!driver_function) return c.finish<msg::cuOccupancyMaxActiveBlocksPerMultiprocessor>(CUDA_ERROR_NOT_SUPPORTED, {});
   int numBlocks_value{};
   const CUfunction func_value = c.function(q.func);
-  const int blockSize_value = static_cast<int>(q.blockSize);
-  const size_t dynamicSMemSize_value = static_cast<size_t>(q.dynamicSMemSize);
   if (c.failed()) return c.finish<msg::cuOccupancyMaxActiveBlocksPerMultiprocessor>(c.failure(), {});
-  const CUresult result = driver_function(q.numBlocks_wanted ? &numBlocks_value : nullptr, func_value, blockSize_value, dynamicSMemSize_value);
+  const CUresult result = driver_function(q.numBlocks_wanted ? &numBlocks_value : nullptr, func_value, static_cast<int>(q.blockSize), static_cast<size_t>(q.dynamicSMemSize));
   msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::reply r;
   if (result == CUDA_SUCCESS) {
     r.numBlocks = static_cast<std::int32_t>(numBlocks_value);
@@ -36,11 +34,8 @@ outcome cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(call_context& c, wi
   if (!driver_function) return c.finish<msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags>(CUDA_ERROR_NOT_SUPPORTED, {});
   int numBlocks_value{};
   const CUfunction func_value = c.function(q.func);
-  const int blockSize_value = static_cast<int>(q.blockSize);
-  const size_t dynamicSMemSize_value = static_cast<size_t>(q.dynamicSMemSize);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags>(c.failure(), {});
-  const CUresult result = driver_function(q.numBlocks_wanted ? &numBlocks_value : nullptr, func_value, blockSize_value, dynamicSMemSize_value, flags_value);
+  const CUresult result = driver_function(q.numBlocks_wanted ? &numBlocks_value : nullptr, func_value, static_cast<int>(q.blockSize), static_cast<size_t>(q.dynamicSMemSize), static_cast<unsigned int>(q.flags));
   msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::reply r;
   if (result == CUDA_SUCCESS) {
     r.numBlocks = static_cast<std::int32_t>(numBlocks_value);
@@ -55,10 +50,8 @@ outcome cuOccupancyAvailableDynamicSMemPerBlock(call_context& c, wire::decoder& 
   if (!driver_function) return c.finish<msg::cuOccupancyAvailableDynamicSMemPerBlock>(CUDA_ERROR_NOT_SUPPORTED, {});
   size_t dynamicSmemSize_value{};
   const CUfunction func_value = c.function(q.func);
-  const int numBlocks_value = static_cast<int>(q.numBlocks);
-  const int blockSize_value = static_cast<int>(q.blockSize);
   if (c.failed()) return c.finish<msg::cuOccupancyAvailableDynamicSMemPerBlock>(c.failure(), {});
-  const CUresult result = driver_function(q.dynamicSmemSize_wanted ? &dynamicSmemSize_value : nullptr, func_value, numBlocks_value, blockSize_value);
+  const CUresult result = driver_function(q.dynamicSmemSize_wanted ? &dynamicSmemSize_value : nullptr, func_value, static_cast<int>(q.numBlocks), static_cast<int>(q.blockSize));
   msg::cuOccupancyAvailableDynamicSMemPerBlock::reply r;
   if (result == CUDA_SUCCESS) {
     r.dynamicSmemSize = static_cast<std::uint64_t>(dynamicSmemSize_value);

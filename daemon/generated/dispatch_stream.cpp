@@ -56,11 +56,8 @@ outcome cuStreamWriteValue32(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWriteValue32;
   if (!driver_function) return c.finish<msg::cuStreamWriteValue32>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint32_t value_value = static_cast<cuuint32_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWriteValue32>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint32_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWriteValue32>(result, {});
 }
 
@@ -70,11 +67,8 @@ outcome cuStreamWriteValue32_v2(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWriteValue32_v2;
   if (!driver_function) return c.finish<msg::cuStreamWriteValue32_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint32_t value_value = static_cast<cuuint32_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWriteValue32_v2>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint32_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWriteValue32_v2>(result, {});
 }
 
@@ -84,11 +78,8 @@ outcome cuStreamWriteValue64(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWriteValue64;
   if (!driver_function) return c.finish<msg::cuStreamWriteValue64>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint64_t value_value = static_cast<cuuint64_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWriteValue64>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint64_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWriteValue64>(result, {});
 }
 
@@ -98,11 +89,8 @@ outcome cuStreamWriteValue64_v2(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWriteValue64_v2;
   if (!driver_function) return c.finish<msg::cuStreamWriteValue64_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint64_t value_value = static_cast<cuuint64_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWriteValue64_v2>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint64_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWriteValue64_v2>(result, {});
 }
 
@@ -112,11 +100,8 @@ outcome cuStreamWaitValue32(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWaitValue32;
   if (!driver_function) return c.finish<msg::cuStreamWaitValue32>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint32_t value_value = static_cast<cuuint32_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWaitValue32>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint32_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWaitValue32>(result, {});
 }
 
@@ -126,11 +111,8 @@ outcome cuStreamWaitValue32_v2(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWaitValue32_v2;
   if (!driver_function) return c.finish<msg::cuStreamWaitValue32_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint32_t value_value = static_cast<cuuint32_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWaitValue32_v2>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint32_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWaitValue32_v2>(result, {});
 }
 
@@ -140,11 +122,8 @@ outcome cuStreamWaitValue64(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWaitValue64;
   if (!driver_function) return c.finish<msg::cuStreamWaitValue64>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint64_t value_value = static_cast<cuuint64_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWaitValue64>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint64_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWaitValue64>(result, {});
 }
 
@@ -154,11 +133,8 @@ outcome cuStreamWaitValue64_v2(call_context& c, wire::decoder& in) {
   const auto driver_function = c.driver().cuStreamWaitValue64_v2;
   if (!driver_function) return c.finish<msg::cuStreamWaitValue64_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
   const CUstream stream_value = c.stream(q.stream);
-  const CUdeviceptr addr_value = static_cast<CUdeviceptr>(q.addr);
-  const cuuint64_t value_value = static_cast<cuuint64_t>(q.value);
-  const unsigned int flags_value = static_cast<unsigned int>(q.flags);
   if (c.failed()) return c.finish<msg::cuStreamWaitValue64_v2>(c.failure(), {});
-  const CUresult result = driver_function(stream_value, addr_value, value_value, flags_value);
+  const CUresult result = driver_function(stream_value, static_cast<CUdeviceptr>(q.addr), static_cast<cuuint64_t>(q.value), static_cast<unsigned int>(q.flags));
   return c.finish<msg::cuStreamWaitValue64_v2>(result, {});
 }
 
