@@ -145,7 +145,7 @@ def headers(tree):
 
 
 def dead_files(tree):
-    cmake = "\n".join(text for name, text in tree.files.items() if name.endswith("CMakeLists.txt"))
+    cmake = "\n".join(text for name, text in tree.files.items() if name.endswith(("CMakeLists.txt", "sources.cmake")))
     globbed = {name[: -len("CMakeLists.txt")] for name, text in tree.files.items()
                if name.endswith("CMakeLists.txt") and re.search(r"file\(GLOB", text)}
     included = {include.strip('"<>') for text in tree.files.values() for include in includes(text)}
