@@ -17,9 +17,11 @@ struct quantity {
   std::string name, unit;
   better direction = better::lower;
   std::vector<double> rounds;
+  double limit = 0;  // a promise about the best round; 0: none
 
   double best() const;
   double median() const;
+  bool met() const;
 };
 
 // A quotient of two quantities, round by round, because each round measured both under the same conditions. With `limit`
