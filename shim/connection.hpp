@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one connection of the process: made by the first call that needs the server, ended by the
+// library's own end.
+#pragma once
+
+#include <cuda.h>
+
+namespace gpuwire::shim {
+
+// One thread connects, the others wait for its result. After a failure nothing is left behind and
+// the next call tries anew.
+CUresult need_connection();
+
+// What the driver's cuInit said when the session opened; the session must be open.
+CUresult initialise();
+
+}  // namespace gpuwire::shim

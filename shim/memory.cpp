@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/memory.hpp"
+
+#include <sys/mman.h>
+
+#include "shim/entry.hpp"
+#include "shim/generated/custom.hpp"
+#include "shim/log.hpp"
+#include "shim/reservations.hpp"
+
+namespace gpuwire::shim {
+namespace {
+
+constexpr int placement_tries = 8;
+
+reservations& addresses() {
+  static auto* r = new reservations;
+  return *r;
+}
+
+std::uint64_t next_buffer_id() {
+  return state().buffer_ids.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+memory_entry entry_here(memory_kind kind) {
+  const context_record* c = self().current();
+  memory_entry e;
+  e.kind = kind;
+  e.context = c != nullptr ? c->index : 0;
+  e.device = c != nullptr ? c->device : 0;
+  e.buffer_id = next_buffer_id();
+  return e;
+}
+
+// The driver's size of an allocation may be larger than asked, what pointer queries report is what
+// was asked.
+bool keep(std::uint64_t address, std::uint64_t bytes) {
+  if (!addresses().take(address, bytes)) return false;
+  if (state().memory.insert(address, bytes, entry_here(memory_kind::device))) return true;
+  addresses().give_back(address, bytes);
+  return false;
+}
+
+struct allocation_request {
+  std::uint64_t bytes = 0, height = 0;
+  unsigned element_bytes = 0;
+  bool pitched = false;
+};
+
+CUresult allocate(const allocation_request& wanted, CUdeviceptr* dptr, std::size_t* pitch) {
+  msg::memory_allocate::request q;
+  q.bytes = wanted.bytes;
+  q.pitched = wanted.pitched;
+  q.height = wanted.height;
+  q.element_bytes = wanted.element_bytes;
+  for (int i = 0; i < placement_tries; ++i) {
+    const auto a = call<msg::memory_allocate>(q);
+    if (a.result != CUDA_SUCCESS) return a.result;
+    const std::uint64_t bytes = wanted.pitched ? a.body.pitch * wanted.height : wanted.bytes;
+    if (keep(a.body.address, bytes)) {
+      *dptr = a.body.address;
+      if (pitch != nullptr) *pitch = a.body.pitch;
+      return CUDA_SUCCESS;
+    }
+    log_debug("the server's address {:#x} ({} bytes) is in use in this process, asking for another",
+              a.body.address, bytes);
+    q.replaces = a.body.address;
+  }
+  msg::memory_free::request release;
+  release.address = q.replaces;
+  const CUresult released = call<msg::memory_free>(release).result;
+  write_line("no device address of the server is free in this process; the allocation fails");
+  return released == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : released;
+}
+
+void release_range(const memory_range& range) {
+  switch (range.value.kind) {
+    case memory_kind::device:
+    case memory_kind::global:
+      addresses().give_back(range.base, range.bytes);
+      break;
+    case memory_kind::pinned:
+      ::munmap(reinterpret_cast<void*>(range.base), static_cast<std::size_t>(range.bytes));
+      break;
+    case memory_kind::registered:
+      break;
+  }
+}
+
+}  // namespace
+
+bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
+  const auto range = state().memory.find(address);
+  return range && is_device_memory(*range) && range->contains(address, bytes);
+}
+
+void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t image) {
+  if (bytes == 0 || state().memory.find(address)) return;
+  if (!addresses().take(address, bytes)) {
+    log_debug("the address {:#x} of a device variable is in use in this process", address);
+    return;
+  }
+  memory_entry e = entry_here(memory_kind::global);
+  e.owner = image;
+  if (!state().memory.insert(address, bytes, e)) addresses().give_back(address, bytes);
+}
+
+void forget_globals_of(std::uint64_t image) {
+  state().memory.erase_if(
+      [image](const memory_range& r) {
+        return r.value.kind == memory_kind::global && r.value.owner == image;
+      },
+      release_range);
+}
+
+void forget_memory_of(std::uint32_t context) {
+  state().memory.erase_if([context](const memory_range& r) { return r.value.context == context; },
+                          release_range);
+}
+
+namespace custom {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, std::size_t bytesize) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  allocation_request wanted;
+  wanted.bytes = bytesize;
+  return allocate(wanted, dptr, nullptr);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, std::size_t* pPitch, std::size_t WidthInBytes,
+                            std::size_t Height, unsigned int ElementSizeBytes) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  allocation_request wanted;
+  wanted.bytes = WidthInBytes;
+  wanted.height = Height;
+  wanted.element_bytes = ElementSizeBytes;
+  wanted.pitched = true;
+  return allocate(wanted, dptr, pPitch);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  msg::memory_free::request q;
+  q.address = dptr;
+  const auto range = state().memory.find(dptr);
+  if (!range || range->base != dptr || range->value.kind != memory_kind::device)
+    return call<msg::memory_free>(q).result;
+  // A poisoned context refuses the free, and then the allocation is still there.
+  if (const CUresult r = detail::earlier_error(self()); r != CUDA_SUCCESS) return r;
+  // Out of the table first: the server may hand the address out again as soon as the free is on its
+  // way.
+  const auto taken = state().memory.erase(dptr);
+  if (!taken) return CUDA_ERROR_INVALID_VALUE;
+  release_range(*taken);
+  return post<msg::memory_free>(q);
+}
+
+// ---- host memory ----
+
+namespace {
+
+CUresult allocate_host(void** pp, std::size_t bytes, unsigned flags) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  constexpr unsigned known =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pp == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  memory_entry e = entry_here(memory_kind::pinned);
+  e.flags = flags;
+  if (!state().memory.insert(reinterpret_cast<std::uint64_t>(memory), bytes, e)) {
+    ::munmap(memory, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pp = memory;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemHostAlloc(void** pp, std::size_t bytesize, unsigned int Flags) {
+  return allocate_host(pp, bytesize, Flags);
+}
+CUresult cuMemAllocHost_v2(void** pp, std::size_t bytesize) {
+  return allocate_host(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void* p) {
+  const auto address = reinterpret_cast<std::uint64_t>(p);
+  const auto range = state().memory.find(address);
+  if (!range || range->base != address || range->value.kind != memory_kind::pinned)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto taken = state().memory.erase(address);
+  if (!taken) return CUDA_ERROR_INVALID_VALUE;
+  release_range(*taken);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* p, std::size_t bytesize, unsigned int Flags) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  constexpr unsigned known =
+      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    return refuse("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
+  if (p == nullptr || bytesize == 0 || (Flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  memory_entry e = entry_here(memory_kind::registered);
+  e.flags = Flags;
+  if (!state().memory.insert(reinterpret_cast<std::uint64_t>(p), bytesize, e))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostRegister(void* p, std::size_t bytesize, unsigned int Flags) {
+  return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  const auto address = reinterpret_cast<std::uint64_t>(p);
+  const auto range = state().memory.find(address);
+  if (!range || range->base != address || range->value.kind != memory_kind::registered)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  return state().memory.erase(address) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = state().memory.find(reinterpret_cast<std::uint64_t>(p));
+  if (!range || is_device_memory(*range)) return CUDA_ERROR_INVALID_VALUE;
+  return refuse(
+      "cuMemHostGetDevicePointer (kernels cannot reach host memory, CAN_MAP_HOST_MEMORY is 0)");
+}
+
+CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  const auto range = state().memory.find(reinterpret_cast<std::uint64_t>(p));
+  if (pFlags == nullptr || !range || is_device_memory(*range)) return CUDA_ERROR_INVALID_VALUE;
+  *pFlags = range->value.flags;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace custom
+}  // namespace gpuwire::shim

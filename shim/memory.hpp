@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What memory there is: device allocations and globals at the server's addresses (reserved here,
+// never mapped), host memory of this process that CUDA handed out or was told about.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "shim/state.hpp"
+
+namespace gpuwire::shim {
+
+using memory_range = interval_map<memory_entry>::entry;
+
+// The address range of a module's variable, so that copies to it can be posted and pointer queries
+// know it. Does nothing if the range is known or in use here.
+void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t image);
+void forget_globals_of(std::uint64_t image);
+void forget_memory_of(std::uint32_t context);
+
+inline bool is_device_memory(const memory_range& range) {
+  return range.value.kind == memory_kind::device || range.value.kind == memory_kind::global;
+}
+
+// Whether every byte of the range lies in one live device allocation or global: then a command
+// about it cannot fail for its address and need not be waited for.
+bool is_known_device_range(std::uint64_t address, std::uint64_t bytes);
+
+}  // namespace gpuwire::shim
