@@ -8,7 +8,9 @@
 namespace gpuwire::wire::handshake_messages {
 
 bool may_be_magic(std::span<const std::byte> bytes) {
-  return std::memcmp(bytes.data(), magic.data(), std::min(bytes.size(), magic.size())) == 0;
+  const auto count = std::min(bytes.size(), magic.size());
+  return std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count),
+                    std::as_bytes(std::span(magic)).begin());
 }
 
 std::string what_it_speaks(std::span<const std::byte> bytes) {

@@ -67,6 +67,30 @@ inline int listen_on_loopback(std::uint16_t& port) {
   return fd;
 }
 
+// Shared between the test's thread and the server's: what a reply orders is not seen as ordered by
+// a race detector.
+template <class Element>
+class guarded {
+ public:
+  template <class... Arguments>
+  void add(Arguments&&... arguments) {
+    std::lock_guard lock(mutex_);
+    elements_.emplace_back(std::forward<Arguments>(arguments)...);
+  }
+  std::vector<Element> take() {
+    std::lock_guard lock(mutex_);
+    return std::move(elements_);
+  }
+  std::size_t size() {
+    std::lock_guard lock(mutex_);
+    return elements_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Element> elements_;
+};
+
 class test_server {
  public:
   using handler = std::function<void(server_session&, const received_frame&)>;
@@ -96,10 +120,18 @@ class test_server {
   // As if the worker had died.
   void end_session() {
     leave_ = true;
-    if (executor_.joinable()) executor_.join();
-    session_.reset();
+    std::thread executor;
+    {
+      std::lock_guard lock(mutex_);
+      executor = std::move(executor_);
+    }
+    if (executor.joinable()) executor.join();
+    std::unique_ptr<server_session> session;
+    {
+      std::lock_guard lock(mutex_);
+      session = std::move(session_);
+    }
   }
-  server_session& session() { return *session_; }
   std::string lost_text() {
     std::lock_guard lock(mutex_);
     return lost_text_;
@@ -146,8 +178,10 @@ class test_server {
     ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
     if (shake.request().role == connection_role::command)
       start(fd);
+    else if (auto* session = current_session())
+      session->attach(shake.request().role, fd);
     else
-      session_->attach(shake.request().role, fd);
+      ::close(fd);
   }
 
   void start(int fd) {
@@ -157,8 +191,14 @@ class test_server {
       lost_code_ = code;
       lost_text_ = text;
     };
+    std::lock_guard lock(mutex_);
     session_ = server_session::create(fd, std::move(o));
     executor_ = std::thread([this, &s = *session_] { execute(s); });
+  }
+
+  server_session* current_session() {
+    std::lock_guard lock(mutex_);
+    return session_.get();
   }
 
   void execute(server_session& s) {

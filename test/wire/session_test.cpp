@@ -49,29 +49,28 @@ struct log_entry {
 };
 
 struct main_handler {
-  std::vector<log_entry>* log = nullptr;
-  std::vector<std::thread>* helpers = nullptr;
+  guarded<log_entry>* log = nullptr;
+  guarded<std::thread>* helpers = nullptr;
 
   void operator()(server_session& s, const received_frame& f) const {
     const auto n = decoded(f);
     const auto sequence = f.header.sequence;
     switch (f.header.call) {
       case record:
-        log->push_back({f.header.lane, n.value});
+        log->add(log_entry{f.header.lane, n.value});
         break;
       case echo:
         MUST(s.reply(sequence, f.header.lane, 17, n) == error::ok);
         break;
       case push_many:
-        for (std::uint64_t i = 0; i < n.value; ++i)
-          MUST(s.push(note{i, "p", {}}, 99) == error::ok);
+        for (std::uint64_t i = 0; i < n.value; ++i) MUST(s.push(note{i, "p", {}}, 99) == error::ok);
         MUST(s.reply(sequence, f.header.lane, 0, nothing{}) == error::ok);
         break;
       case upload:
         s.expect_bulk(sequence, std::make_shared<collector>(s, sequence, n.value), n.value);
         break;
       case download:
-        helpers->emplace_back([&s, sequence, bytes = n.value] {
+        helpers->add([&s, sequence, bytes = n.value] {
           std::vector<std::byte> data(bytes);
           for (std::size_t i = 0; i < bytes; ++i) data[i] = pattern(i);
           MUST(s.send_bulk(sequence, 0, data) == error::ok);
@@ -91,11 +90,11 @@ struct main_handler {
 };
 
 struct setup {
-  std::vector<log_entry> log;
-  std::vector<std::thread> helpers;
+  guarded<log_entry> log;
+  guarded<std::thread> helpers;
   test_server server{main_handler{&log, &helpers}};
   ~setup() {
-    for (auto& t : helpers) t.join();
+    for (auto& t : helpers.take()) t.join();
   }
 };
 
@@ -139,7 +138,8 @@ TEST_CASE("posted commands of one thread arrive in order, before a later call", 
     REQUIRE(t.log.size() == value);
   }
   bool ordered = true;
-  for (std::uint64_t i = 0; i < value; ++i) ordered = ordered && t.log[i].value == i + 1;
+  const auto log = t.log.take();
+  for (std::uint64_t i = 0; i < value; ++i) ordered = ordered && log[i].value == i + 1;
   CHECK(ordered);
 }
 
@@ -168,9 +168,10 @@ TEST_CASE("eight threads post and call: every lane keeps its order", "[session]"
   REQUIRE(c->call({echo, 1, 0}, note{}, r) == error::ok);
   std::map<std::uint32_t, std::uint64_t> last;
   bool ordered = true;
-  for (const auto& entry : t.log) ordered = ordered && entry.value == ++last[entry.lane];
+  const auto log = t.log.take();
+  for (const auto& entry : log) ordered = ordered && entry.value == ++last[entry.lane];
   CHECK(ordered);
-  CHECK(t.log.size() == 8 * count);
+  CHECK(log.size() == 8 * count);
 }
 
 TEST_CASE("a post after idle arrives without any further call", "[session]") {
