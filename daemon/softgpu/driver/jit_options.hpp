@@ -18,6 +18,7 @@ class jit_options {
   // symbols.
   jit_options(unsigned count, CUjit_option* options, void** values);
 
+  bool wants_error_log() const { return error_.buffer != nullptr && error_.bytes > 0; }
   // To be called once, at the end of the load. The texts are cut to the buffers' sizes.
   void finish(std::string_view error_text, float wall_time_ms);
 

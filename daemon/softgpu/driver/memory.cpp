@@ -11,6 +11,8 @@ namespace gpuwire::softgpu {
 namespace {
 
 constexpr int host_arena = -1;
+// Between neighbours, so that an access just beyond an allocation is always found.
+constexpr std::uint64_t guard_bytes = arena::granule;
 constexpr std::size_t chunk_entries_max = 128;
 
 // Each reading thread announces in a slot of its own the epoch it began in; an index is freed when
@@ -157,7 +159,7 @@ std::optional<allocation> memory_table::allocate(const device& on,
   auto& used = used_[host ? host_arena : on.ordinal];
   if (request.bytes > limit || arena::rounded(request.bytes) > limit - std::min(used, limit))
     return std::nullopt;
-  auto address = arena_of(on, request.kind).allocate(request.bytes, request.align);
+  auto address = arena_of(on, request.kind).allocate(request.bytes + guard_bytes, request.align);
   if (!address) return std::nullopt;
   allocation entry;
   entry.base = *address;
@@ -190,7 +192,7 @@ bool memory_table::add_registered(allocation range) {
 void memory_table::release(const allocation& entry) {
   if (entry.kind == memory_kind::registered) return;
   const int key = entry.kind == memory_kind::host ? host_arena : entry.device_ordinal;
-  arenas_[key]->release(entry.base, entry.bytes);
+  arenas_[key]->release(entry.base, entry.bytes + guard_bytes);
   used_[key] -= arena::rounded(entry.bytes);
 }
 

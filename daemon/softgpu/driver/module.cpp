@@ -35,7 +35,9 @@ std::shared_ptr<const program> compile(const image& source, jit_options& options
   };
   const auto fail = [&](CUresult code, const std::string& message) {
     options.finish("gpuwire soft GPU: " + message + "\n", elapsed_ms());
-    std::fprintf(stderr, "gpuwire soft GPU: module not loaded: %s\n", message.c_str());
+    if (!options.wants_error_log()) {
+      std::fprintf(stderr, "gpuwire soft GPU: module not loaded: %s\n", message.c_str());
+    }
     refuse(code);
   };
   if (source.result != CUDA_SUCCESS) fail(source.result, source.message);
