@@ -42,20 +42,25 @@ std::shared_ptr<type> read_type(CXType t, int depth);
 void read_record(CXType canonical, type& out, int depth) {
   const auto declaration = clang_getTypeDeclaration(canonical);
   out.cls = clang_getCursorKind(declaration) == CXCursor_UnionDecl ? type_class::record_union
-                                                                  : type_class::record;
+                                                                   : type_class::record;
   if (depth > 4) return;
   visit_children(declaration, [&](CXCursor c) {
     if (clang_getCursorKind(c) == CXCursor_FieldDecl)
-      out.fields.push_back({take(clang_getCursorSpelling(c)), read_type(clang_getCursorType(c), depth + 1)});
+      out.fields.push_back(
+          {take(clang_getCursorSpelling(c)), read_type(clang_getCursorType(c), depth + 1)});
     return CXChildVisit_Continue;
   });
 }
 
 void read_scalar(CXType canonical, type& out) {
   switch (canonical.kind) {
-    case CXType_Void: out.cls = type_class::nothing; return;
+    case CXType_Void:
+      out.cls = type_class::nothing;
+      return;
     case CXType_Float:
-    case CXType_Double: out.cls = type_class::floating; break;
+    case CXType_Double:
+      out.cls = type_class::floating;
+      break;
     case CXType_Char_S:
     case CXType_SChar:
       out.is_char = true;
@@ -75,8 +80,11 @@ void read_scalar(CXType canonical, type& out) {
     case CXType_UShort:
     case CXType_UInt:
     case CXType_ULong:
-    case CXType_ULongLong: out.cls = type_class::integer; break;
-    default: return;
+    case CXType_ULongLong:
+      out.cls = type_class::integer;
+      break;
+    default:
+      return;
   }
   out.bits = static_cast<int>(clang_Type_getSizeOf(canonical)) * 8;
 }
@@ -112,16 +120,20 @@ std::shared_ptr<type> read_type(CXType t, int depth) {
       break;
     case CXType_Enum: {
       out->cls = type_class::enumeration;
-      const auto underlying = clang_getCanonicalType(
-          clang_getEnumDeclIntegerType(clang_getTypeDeclaration(canonical)));
+      const auto underlying =
+          clang_getCanonicalType(clang_getEnumDeclIntegerType(clang_getTypeDeclaration(canonical)));
       type scalar;
       read_scalar(underlying, scalar);
       out->is_signed = scalar.is_signed;
       out->bits = scalar.bits;
       break;
     }
-    case CXType_Record: read_record(canonical, *out, depth); break;
-    default: read_scalar(canonical, *out); break;
+    case CXType_Record:
+      read_record(canonical, *out, depth);
+      break;
+    default:
+      read_scalar(canonical, *out);
+      break;
   }
   return out;
 }
@@ -146,7 +158,8 @@ void read_function_type(const std::string& name, const std::string& prefix, head
   int version = 1;
   const auto stem = without_revision(base, version);
   auto& versions = base == bare ? out.versions[stem] : out.versions_per_thread[stem];
-  if (std::find(versions.begin(), versions.end(), version) == versions.end()) versions.push_back(version);
+  if (std::find(versions.begin(), versions.end(), version) == versions.end())
+    versions.push_back(version);
 }
 
 void read_cursor(CXCursor cursor, const specs& spec, headers& out) {
@@ -158,24 +171,28 @@ void read_cursor(CXCursor cursor, const specs& spec, headers& out) {
         out.functions[name] = read_function(cursor);
       break;
     case CXCursor_TypedefDecl:
-      if (!spec.function_type_prefix.empty() && starts_with(name, spec.function_type_prefix + spec.function_prefix))
+      if (!spec.function_type_prefix.empty() &&
+          starts_with(name, spec.function_type_prefix + spec.function_prefix))
         read_function_type(name, spec.function_type_prefix, out);
       if (name == spec.result_type) {
         const auto canonical = clang_getCanonicalType(clang_getTypedefDeclUnderlyingType(cursor));
         visit_children(clang_getTypeDeclaration(canonical), [&](CXCursor c) {
           if (clang_getCursorKind(c) == CXCursor_EnumConstantDecl)
-            out.results.emplace(clang_getEnumConstantDeclValue(c), take(clang_getCursorSpelling(c)));
+            out.results.emplace(clang_getEnumConstantDeclValue(c),
+                                take(clang_getCursorSpelling(c)));
           return CXChildVisit_Continue;
         });
       }
       break;
     case CXCursor_EnumDecl:
       visit_children(cursor, [&](CXCursor c) {
-        if (take(clang_getCursorSpelling(c)) == version_enumerator) out.version = clang_getEnumConstantDeclValue(c);
+        if (take(clang_getCursorSpelling(c)) == version_enumerator)
+          out.version = clang_getEnumConstantDeclValue(c);
         return CXChildVisit_Continue;
       });
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -194,7 +211,8 @@ bool report_errors(CXTranslationUnit unit, problems& wrong) {
 
 }  // namespace
 
-headers read_headers(const specs& spec, const std::vector<std::string>& include_dirs, problems& wrong) {
+headers read_headers(const specs& spec, const std::vector<std::string>& include_dirs,
+                     problems& wrong) {
   std::string source;
   for (const auto* files : {&spec.header_files, &spec.version_header_files})
     for (const auto& file : *files) source += "#include <" + file + ">\n";
@@ -211,8 +229,9 @@ headers read_headers(const specs& spec, const std::vector<std::string>& include_
   CXUnsavedFile file{main_file, source.c_str(), source.size()};
   const auto index = clang_createIndex(0, 0);
   CXTranslationUnit unit = nullptr;
-  const auto failed = clang_parseTranslationUnit2(index, main_file, raw.data(), static_cast<int>(raw.size()), &file,
-                                                  1, CXTranslationUnit_SkipFunctionBodies, &unit);
+  const auto failed =
+      clang_parseTranslationUnit2(index, main_file, raw.data(), static_cast<int>(raw.size()), &file,
+                                  1, CXTranslationUnit_SkipFunctionBodies, &unit);
   if (failed != CXError_Success || !unit) {
     wrong.add("libclang could not parse the headers (code " + std::to_string(failed) + ")");
   } else {

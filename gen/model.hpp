@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the generator knows between reading and writing: the headers as libclang saw them, the spec lines as written, and
-// the plan that joins the two. Plain data, filled once, read by every writer. No name of any API appears in this program;
-// all of them come from the headers and the specs.
+// What the generator knows between reading and writing: the headers as libclang saw them, the spec
+// lines as written, and the plan that joins the two. Plain data, filled once, read by every writer.
+// No name of any API appears in this program; all of them come from the headers and the specs.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ class problems {
 // ---- headers ----
 
 enum class type_class {
-  nothing,      // void
+  nothing,  // void
   integer,
   floating,
   enumeration,
-  opaque,       // a typedef of a pointer to a struct that is never defined: a handle
+  opaque,  // a typedef of a pointer to a struct that is never defined: a handle
   pointer,
-  record,       // struct
+  record,  // struct
   record_union,
-  function,     // pointer to a function
-  array,        // fixed length, inside a struct
+  function,  // pointer to a function
+  array,     // fixed length, inside a struct
   other,
 };
 
@@ -55,12 +55,12 @@ struct record_field {
 
 struct type {
   type_class cls = type_class::other;
-  std::string spelling;   // as declared
-  std::string name;       // without const: the name to use in a cast
+  std::string spelling;  // as declared
+  std::string name;      // without const: the name to use in a cast
   bool is_const = false;
   bool is_signed = false;
-  int bits = 0;           // integer, floating, enumeration
-  bool is_char = false;   // char of any signedness
+  int bits = 0;                      // integer, floating, enumeration
+  bool is_char = false;              // char of any signedness
   std::shared_ptr<type> element;     // pointer and array
   std::int64_t count = 0;            // array
   std::vector<record_field> fields;  // record
@@ -78,9 +78,10 @@ struct header_function {
 
 struct headers {
   std::map<std::string, header_function> functions;
-  std::map<std::string, std::vector<int>> versions;             // base name -> versions of its function types
-  std::map<std::string, std::vector<int>> versions_per_thread;  // the same for the per-thread-stream series
-  std::map<std::int64_t, std::string> results;                  // value -> name of the first enumerator
+  std::map<std::string, std::vector<int>> versions;  // base name -> versions of its function types
+  std::map<std::string, std::vector<int>>
+      versions_per_thread;                      // the same for the per-thread-stream series
+  std::map<std::int64_t, std::string> results;  // value -> name of the first enumerator
   std::int64_t version = 0;
 };
 
@@ -128,11 +129,12 @@ struct spec_kind {
   std::string name;
   int number = 0;
   std::string handle_type;
-  std::string shim_accessor;    // empty: the common one
+  std::string shim_accessor;  // empty: the common one
   std::string daemon_accessor;
 };
 
-// One field of a message, a struct or a call. type: u8 .. f64, bool, text, bytes, array(x), list(s), struct(s).
+// One field of a message, a struct or a call. type: u8 .. f64, bool, text, bytes, array(x),
+// list(s), struct(s).
 struct wire_field {
   std::string type, name;
 };
@@ -154,7 +156,8 @@ struct spec_message {
 
 struct specs {
   std::vector<std::string> header_files, version_header_files, defines;
-  std::map<std::string, std::string> translated;  // type of a number -> function of the shim that turns it into the server's
+  std::map<std::string, std::string>
+      translated;  // type of a number -> function of the shim that turns it into the server's
   std::string version_macro, function_prefix, function_type_prefix;
   std::string result_type, success, unsupported, malformed;
   std::vector<spec_kind> kinds;
@@ -174,25 +177,25 @@ enum class form { scalar, handle, record, cstring, bytes, array, custom };
 
 // How one parameter travels.
 struct parameter_plan {
-  std::string name;                // of the header
-  std::string field;               // of the wire: the same unless it is a keyword
-  std::string declared;            // type as declared
+  std::string name;      // of the header
+  std::string field;     // of the wire: the same unless it is a keyword
+  std::string declared;  // type as declared
   form how = form::scalar;
   bool in = false, out = false;
-  bool by_pointer = false;         // a null pointer must be told apart
+  bool by_pointer = false;  // a null pointer must be told apart
   bool frees = false;
-  std::string element;             // C++ type behind the pointer, or of the value
-  std::string wire;                // wire scalar of one element ("u32"), empty for cstring, bytes, custom
+  std::string element;  // C++ type behind the pointer, or of the value
+  std::string wire;     // wire scalar of one element ("u32"), empty for cstring, bytes, custom
   const spec_kind* kind = nullptr;
-  std::string translation;         // form::scalar: function of the shim, or empty
-  std::string record;              // form::record: wire struct
+  std::string translation;           // form::scalar: function of the shim, or empty
+  std::string record;                // form::record: wire struct
   std::vector<std::string> lengths;  // factors: parameter names or numbers
 };
 
 // A record of the header taken apart into scalars.
 struct record_leaf {
-  std::string path;   // C++ access behind the object: "a.b[2]"
-  std::string cast;   // C++ type of the leaf
+  std::string path;  // C++ access behind the object: "a.b[2]"
+  std::string cast;  // C++ type of the leaf
   wire_field field;
 };
 struct record_plan {
@@ -218,9 +221,9 @@ struct entry {
   entry_way way = entry_way::refused;
   const header_function* function = nullptr;  // null: headerless
   const spec_call* spec = nullptr;
-  const wire_call* wire = nullptr;            // call and via
-  std::vector<parameter_plan> parameters;     // call
-  std::vector<std::string> variants;          // per-thread-stream names that follow this one
+  const wire_call* wire = nullptr;         // call and via
+  std::vector<parameter_plan> parameters;  // call
+  std::vector<std::string> variants;       // per-thread-stream names that follow this one
 };
 
 struct proc_row {
@@ -234,8 +237,8 @@ struct plan {
   const specs* spec = nullptr;
   std::vector<std::unique_ptr<wire_call>> calls;  // by id
   std::map<std::string, record_plan> records;
-  std::vector<entry> entries;                     // by family, then name
-  std::vector<proc_row> procs;                    // by base, series, version
+  std::vector<entry> entries;   // by family, then name
+  std::vector<proc_row> procs;  // by base, series, version
 };
 
 }  // namespace gpuwire::gen

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t record_leaves_max = 64;
 
 // Why a record cannot be taken apart, or nothing.
-std::string flatten(const type& t, const std::string& path, const std::string& field, std::vector<record_leaf>& leaves) {
+std::string flatten(const type& t, const std::string& path, const std::string& field,
+                    std::vector<record_leaf>& leaves) {
   switch (t.cls) {
     case type_class::integer:
     case type_class::floating:
@@ -32,30 +33,40 @@ std::string flatten(const type& t, const std::string& path, const std::string& f
         if (!why.empty()) return why;
       }
       return "";
-    case type_class::record_union: return "it holds a union (" + path + ")";
-    case type_class::opaque: return "it holds a handle (" + path + ")";
-    default: return "it holds a pointer (" + path + ")";
+    case type_class::record_union:
+      return "it holds a union (" + path + ")";
+    case type_class::opaque:
+      return "it holds a handle (" + path + ")";
+    default:
+      return "it holds a pointer (" + path + ")";
   }
 }
 
-std::string field_name(const std::string& name) { return is_keyword(name) ? name + "_" : name; }
+std::string field_name(const std::string& name) {
+  return is_keyword(name) ? name + "_" : name;
+}
 
 }  // namespace
 
 std::string wire_scalar(const type& t) {
   switch (t.cls) {
-    case type_class::floating: return "f" + std::to_string(t.bits);
+    case type_class::floating:
+      return "f" + std::to_string(t.bits);
     case type_class::integer:
-    case type_class::enumeration: return (t.is_signed ? "i" : "u") + std::to_string(t.bits);
-    case type_class::opaque: return "u64";
-    default: return "";
+    case type_class::enumeration:
+      return (t.is_signed ? "i" : "u") + std::to_string(t.bits);
+    case type_class::opaque:
+      return "u64";
+    default:
+      return "";
   }
 }
 
-void parameter_planner::refuse(const spec_call& call, const header_parameter& p, const std::string& why,
-                               const std::vector<std::string>& lines) {
+void parameter_planner::refuse(const spec_call& call, const header_parameter& p,
+                               const std::string& why, const std::vector<std::string>& lines) {
   std::string text = call.name + ": parameter '" + p.name + "' (" + p.what->spelling + ") " + why;
-  if (!lines.empty()) text += lines.size() == 1 ? "; add below the call:" : "; add below the call one of:";
+  if (!lines.empty())
+    text += lines.size() == 1 ? "; add below the call:" : "; add below the call one of:";
   for (const auto& line : lines) text += "\n    " + p.name + "  " + line;
   wrong_.add(call.at, text);
 }
@@ -82,8 +93,10 @@ bool parameter_planner::scalar(const spec_call& call, const header_parameter& p,
   } else if (t.cls == type_class::opaque) {
     out.kind = kind_of_type(t.name);
     if (!out.kind)
-      wrong_.add(call.at, call.name + ": parameter '" + p.name + "' (" + p.what->spelling +
-                              ") is a handle of no known kind; add to the specs:\n    kind NAME NUMBER " + t.name);
+      wrong_.add(call.at,
+                 call.name + ": parameter '" + p.name + "' (" + p.what->spelling +
+                     ") is a handle of no known kind; add to the specs:\n    kind NAME NUMBER " +
+                     t.name);
   }
   if (const auto found = spec_.translated.find(t.name); found != spec_.translated.end()) {
     if (out.out || !line.count.empty()) {
@@ -97,7 +110,8 @@ bool parameter_planner::scalar(const spec_call& call, const header_parameter& p,
   return !handle || out.kind;
 }
 
-bool parameter_planner::record(const spec_call& call, const header_parameter& p, const type& t, parameter_plan& out) {
+bool parameter_planner::record(const spec_call& call, const header_parameter& p, const type& t,
+                               parameter_plan& out) {
   record_plan r{t.name, {}};
   const auto why = flatten(t, "", "", r.leaves);
   if (!why.empty()) {
@@ -110,7 +124,8 @@ bool parameter_planner::record(const spec_call& call, const header_parameter& p,
   return true;
 }
 
-std::optional<parameter_plan> parameter_planner::by_value(const spec_call& call, const header_parameter& p,
+std::optional<parameter_plan> parameter_planner::by_value(const spec_call& call,
+                                                          const header_parameter& p,
                                                           const spec_parameter& line) {
   parameter_plan out;
   out.in = true;
@@ -130,8 +145,12 @@ std::optional<parameter_plan> parameter_planner::by_value(const spec_call& call,
     case type_class::record:
       if (!record(call, p, t, out)) return std::nullopt;
       break;
-    case type_class::function: refuse(call, p, "is a callback", {"in custom"}); return std::nullopt;
-    default: refuse(call, p, "cannot be taken apart", {"in custom"}); return std::nullopt;
+    case type_class::function:
+      refuse(call, p, "is a callback", {"in custom"});
+      return std::nullopt;
+    default:
+      refuse(call, p, "cannot be taken apart", {"in custom"});
+      return std::nullopt;
   }
   if (out.frees && out.how != form::handle) {
     refuse(call, p, "is no handle: 'frees' says nothing here", {});
@@ -140,8 +159,9 @@ std::optional<parameter_plan> parameter_planner::by_value(const spec_call& call,
   return out;
 }
 
-bool parameter_planner::lengths(const spec_call& call, const header_function& f, const spec_parameter& line,
-                                const std::string& text, parameter_plan& out) {
+bool parameter_planner::lengths(const spec_call& call, const header_function& f,
+                                const spec_parameter& line, const std::string& text,
+                                parameter_plan& out) {
   out.lengths = split(text, "*");
   if (out.lengths.empty() || out.lengths.size() > 2) {
     wrong_.add(line.at, "a length is a parameter, a number, or one product of two");
@@ -149,8 +169,9 @@ bool parameter_planner::lengths(const spec_call& call, const header_function& f,
   }
   for (const auto& factor : out.lengths) {
     long number = 0;
-    const auto found = std::find_if(f.parameters.begin(), f.parameters.end(),
-                                    [&](const auto& q) { return q.name == factor && q.what->cls == type_class::integer; });
+    const auto found = std::find_if(f.parameters.begin(), f.parameters.end(), [&](const auto& q) {
+      return q.name == factor && q.what->cls == type_class::integer;
+    });
     if (found == f.parameters.end() && !(parse_number(factor, number) && number > 0)) {
       wrong_.add(line.at, "'" + factor + "' is no integer parameter of " + call.name);
       return false;
@@ -159,8 +180,10 @@ bool parameter_planner::lengths(const spec_call& call, const header_function& f,
   return true;
 }
 
-std::optional<parameter_plan> parameter_planner::by_pointer(const spec_call& call, const header_function& f,
-                                                            const header_parameter& p, const spec_parameter& line) {
+std::optional<parameter_plan> parameter_planner::by_pointer(const spec_call& call,
+                                                            const header_function& f,
+                                                            const header_parameter& p,
+                                                            const spec_parameter& line) {
   parameter_plan out;
   out.by_pointer = true;
   const auto& e = *p.what->element;
@@ -193,13 +216,16 @@ std::optional<parameter_plan> parameter_planner::by_pointer(const spec_call& cal
     refuse(call, p, "has elements that are no scalars", {"in custom", "out custom"});
     return std::nullopt;
   }
-  if (!scalar(call, p, e, line, out) || !lengths(call, f, line, line.count, out)) return std::nullopt;
+  if (!scalar(call, p, e, line, out) || !lengths(call, f, line, line.count, out))
+    return std::nullopt;
   out.how = form::array;
   return out;
 }
 
-std::optional<parameter_plan> parameter_planner::without_length(const spec_call& call, const header_parameter& p,
-                                                                const spec_parameter& line, parameter_plan out) {
+std::optional<parameter_plan> parameter_planner::without_length(const spec_call& call,
+                                                                const header_parameter& p,
+                                                                const spec_parameter& line,
+                                                                parameter_plan out) {
   const auto& e = *p.what->element;
   switch (e.cls) {
     case type_class::record:
@@ -224,17 +250,27 @@ std::optional<parameter_plan> parameter_planner::without_length(const spec_call&
       if (!scalar(call, p, e, line, out)) return std::nullopt;
       return out;
     case type_class::nothing:
-      if (e.is_const) refuse(call, p, "has neither type nor length", {"in bytes(LENGTH)", "in custom"});
-      else refuse(call, p, "has neither type nor length", {"in bytes(LENGTH)", "out bytes(LENGTH)", "out custom"});
+      if (e.is_const)
+        refuse(call, p, "has neither type nor length", {"in bytes(LENGTH)", "in custom"});
+      else
+        refuse(call, p, "has neither type nor length",
+               {"in bytes(LENGTH)", "out bytes(LENGTH)", "out custom"});
       return std::nullopt;
     case type_class::pointer:
-    case type_class::function: refuse(call, p, "points to pointers", {"in custom", "out custom"}); return std::nullopt;
-    case type_class::record_union: refuse(call, p, "points to a union", {"in custom", "out custom"}); return std::nullopt;
-    default: refuse(call, p, "is not understood", {"in custom", "out custom"}); return std::nullopt;
+    case type_class::function:
+      refuse(call, p, "points to pointers", {"in custom", "out custom"});
+      return std::nullopt;
+    case type_class::record_union:
+      refuse(call, p, "points to a union", {"in custom", "out custom"});
+      return std::nullopt;
+    default:
+      refuse(call, p, "is not understood", {"in custom", "out custom"});
+      return std::nullopt;
   }
 }
 
-std::optional<parameter_plan> parameter_planner::plan(const spec_call& call, const header_function& f,
+std::optional<parameter_plan> parameter_planner::plan(const spec_call& call,
+                                                      const header_function& f,
                                                       const header_parameter& p) {
   spec_parameter line;
   for (const auto& l : call.parameters)
@@ -242,7 +278,8 @@ std::optional<parameter_plan> parameter_planner::plan(const spec_call& call, con
   std::optional<parameter_plan> out;
   if (line.custom) {
     if (!call.custom_shim || !call.custom_daemon) {
-      wrong_.add(line.at, "a custom parameter needs 'custom shim daemon' on the line of " + call.name);
+      wrong_.add(line.at,
+                 "a custom parameter needs 'custom shim daemon' on the line of " + call.name);
       return std::nullopt;
     }
     out = parameter_plan{};
@@ -259,8 +296,9 @@ std::optional<parameter_plan> parameter_planner::plan(const spec_call& call, con
   out->field = field_name(p.name);
   out->declared = p.what->spelling;
   if (out->out && (call.cls == call_class::posted || call.cls == call_class::minted)) {
-    wrong_.add(call.at, call.name + ": parameter '" + p.name + "' is an answer, but nobody waits for a " +
-                            to_string(call.cls) + " call; make it 'called' or write 'via MESSAGE custom shim'");
+    wrong_.add(call.at, call.name + ": parameter '" + p.name +
+                            "' is an answer, but nobody waits for a " + to_string(call.cls) +
+                            " call; make it 'called' or write 'via MESSAGE custom shim'");
     return std::nullopt;
   }
   return out;

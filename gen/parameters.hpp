@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides how one parameter of a driver function travels, from its type and its spec line. What the header leaves open is
-// refused, with the line that would settle it.
+// Decides how one parameter of a driver function travels, from its type and its spec line. What the
+// header leaves open is refused, with the line that would settle it.
 #pragma once
 
 #include <map>
@@ -16,20 +16,22 @@ class parameter_planner {
       : spec_(spec), records_(records), wrong_(wrong) {}
 
   // Nothing when it was refused.
-  std::optional<parameter_plan> plan(const spec_call& call, const header_function& f, const header_parameter& p);
+  std::optional<parameter_plan> plan(const spec_call& call, const header_function& f,
+                                     const header_parameter& p);
 
  private:
   void refuse(const spec_call& call, const header_parameter& p, const std::string& why,
               const std::vector<std::string>& lines);
-  std::optional<parameter_plan> by_value(const spec_call& call, const header_parameter& p, const spec_parameter& line);
-  std::optional<parameter_plan> by_pointer(const spec_call& call, const header_function& f, const header_parameter& p,
-                                           const spec_parameter& line);
+  std::optional<parameter_plan> by_value(const spec_call& call, const header_parameter& p,
+                                         const spec_parameter& line);
+  std::optional<parameter_plan> by_pointer(const spec_call& call, const header_function& f,
+                                           const header_parameter& p, const spec_parameter& line);
   std::optional<parameter_plan> without_length(const spec_call& call, const header_parameter& p,
                                                const spec_parameter& line, parameter_plan out);
-  bool lengths(const spec_call& call, const header_function& f, const spec_parameter& line, const std::string& text,
-               parameter_plan& out);
-  bool scalar(const spec_call& call, const header_parameter& p, const type& t, const spec_parameter& line,
-              parameter_plan& out);
+  bool lengths(const spec_call& call, const header_function& f, const spec_parameter& line,
+               const std::string& text, parameter_plan& out);
+  bool scalar(const spec_call& call, const header_parameter& p, const type& t,
+              const spec_parameter& line, parameter_plan& out);
   bool record(const spec_call& call, const header_parameter& p, const type& t, parameter_plan& out);
   const spec_kind* kind_of_type(const std::string& handle_type) const;
   const spec_kind* kind_named(const std::string& name) const;

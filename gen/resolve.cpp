@@ -11,7 +11,9 @@
 namespace gpuwire::gen {
 namespace {
 
-std::string where(const place& at) { return at.file + ":" + std::to_string(at.line); }
+std::string where(const place& at) {
+  return at.file + ":" + std::to_string(at.line);
+}
 
 class planner {
  public:
@@ -33,7 +35,8 @@ class planner {
     check_exports();
     add_procs();
     for (auto& c : plan_.calls) c->fingerprint = fingerprint(*c);
-    std::sort(plan_.calls.begin(), plan_.calls.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+    std::sort(plan_.calls.begin(), plan_.calls.end(),
+              [](const auto& a, const auto& b) { return a->id < b->id; });
     std::stable_sort(plan_.entries.begin(), plan_.entries.end(), [](const auto& a, const auto& b) {
       return std::pair(a.family, a.name) < std::pair(b.family, b.name);
     });
@@ -50,13 +53,16 @@ class planner {
     const auto [it, fresh] = ids_.emplace(id, std::pair{at, name});
     char text[16];
     std::snprintf(text, sizeof text, "0x%04x", static_cast<unsigned>(id));
-    if (!fresh) wrong_.add(at, std::string("id ") + text + " belongs to '" + it->second.second + "', " + where(it->second.first));
+    if (!fresh)
+      wrong_.add(at, std::string("id ") + text + " belongs to '" + it->second.second + "', " +
+                         where(it->second.first));
     return fresh;
   }
 
   void add_message(const spec_message& m) {
     if (m.id == -1 || !claim_id(m.id, m.at, m.name)) return;
-    if (wire_by_name_.count(m.name)) return wrong_.add(m.at, "message '" + m.name + "' is there already");
+    if (wire_by_name_.count(m.name))
+      return wrong_.add(m.at, "message '" + m.name + "' is there already");
     auto c = std::make_unique<wire_call>();
     c->name = m.name;
     c->family = m.family;
@@ -77,7 +83,8 @@ class planner {
       if (!fresh) wrong_.add(c.at, "'" + c.name + "' has a line already, " + where(it->second->at));
       if (is_variant(c.name)) {
         c.used = true;
-        wrong_.add(c.at, "'" + c.name + "' follows '" + without_per_thread(c.name) + "': remove this line");
+        wrong_.add(c.at, "'" + c.name + "' follows '" + without_per_thread(c.name) +
+                             "': remove this line");
       }
     }
   }
@@ -86,11 +93,15 @@ class planner {
     spec_refusal* best = nullptr;
     for (auto& r : spec_.refusals) {
       const bool pattern = ends_with(r.name, "*");
-      const bool fits = pattern ? starts_with(name, r.name.substr(0, r.name.size() - 1)) : r.name == name;
+      const bool fits =
+          pattern ? starts_with(name, r.name.substr(0, r.name.size() - 1)) : r.name == name;
       if (!fits) continue;
-      if (best && best->name == r.name) wrong_.add(r.at, "'" + r.name + "' has a line already, " + where(best->at));
+      if (best && best->name == r.name)
+        wrong_.add(r.at, "'" + r.name + "' has a line already, " + where(best->at));
       // A full name wins over every pattern, a longer pattern over a shorter one.
-      const auto weight = [](const spec_refusal& x) { return ends_with(x.name, "*") ? x.name.size() : std::size_t{1000}; };
+      const auto weight = [](const spec_refusal& x) {
+        return ends_with(x.name, "*") ? x.name.size() : std::size_t{1000};
+      };
       if (!best || weight(r) > weight(*best)) best = &r;
     }
     return best;
@@ -126,8 +137,9 @@ class planner {
   void unnamed(const header_function& f) {
     std::vector<std::string> list;
     for (const auto& p : f.parameters) list.push_back(p.what->spelling + " " + p.name);
-    wrong_.add("no spec names " + f.name + "(" + join(list, ", ") + "); add to a spec one of:\n    call " + f.name +
-               "  id 0xFFNN  called\n    local " + f.name + "\n    refuse " + f.name + " \"reason\"");
+    wrong_.add("no spec names " + f.name + "(" + join(list, ", ") +
+               "); add to a spec one of:\n    call " + f.name + "  id 0xFFNN  called\n    local " +
+               f.name + "\n    refuse " + f.name + " \"reason\"");
   }
 
   void add_call(const header_function& f, spec_call& c, entry& e) {
@@ -138,14 +150,18 @@ class planner {
     if (!c.via.empty()) {
       e.way = entry_way::via;
       const auto m = wire_by_name_.find(c.via);
-      if (m == wire_by_name_.end()) wrong_.add(c.at, "no message is called '" + c.via + "'");
-      else if (m->second->cls == call_class::push) wrong_.add(c.at, "'" + c.via + "' is a push: it comes from the daemon");
-      else e.wire = m->second;
+      if (m == wire_by_name_.end())
+        wrong_.add(c.at, "no message is called '" + c.via + "'");
+      else if (m->second->cls == call_class::push)
+        wrong_.add(c.at, "'" + c.via + "' is a push: it comes from the daemon");
+      else
+        e.wire = m->second;
       return;
     }
     e.way = entry_way::call;
     for (const auto& line : c.parameters)
-      if (std::none_of(f.parameters.begin(), f.parameters.end(), [&](const auto& p) { return p.name == line.name; }))
+      if (std::none_of(f.parameters.begin(), f.parameters.end(),
+                       [&](const auto& p) { return p.name == line.name; }))
         wrong_.add(line.at, c.name + " has no parameter '" + line.name + "'");
     for (const auto& p : f.parameters)
       if (const auto planned = parameters_.plan(c, f, p)) e.parameters.push_back(*planned);
@@ -165,7 +181,8 @@ class planner {
 
   void add_headerless(const spec_headerless& h) {
     if (header_.functions.count(h.name))
-      return wrong_.add(h.at, "the headers declare " + h.name + ": write 'call', 'local' or 'refuse'");
+      return wrong_.add(h.at,
+                        "the headers declare " + h.name + ": write 'call', 'local' or 'refuse'");
     entry e;
     e.name = h.name;
     e.family = h.family;
@@ -181,7 +198,8 @@ class planner {
         wrong_.add(r.at, ends_with(r.name, "*")
                              ? "'" + r.name + "' matches no function that is left to refuse"
                          : is_variant(r.name)
-                             ? "'" + r.name + "' follows '" + without_per_thread(r.name) + "': remove this line"
+                             ? "'" + r.name + "' follows '" + without_per_thread(r.name) +
+                                   "': remove this line"
                              : "the headers have no function " + r.name);
   }
 
@@ -189,8 +207,8 @@ class planner {
     for (const auto& c : spec_.calls)
       for (const auto& n : c.invalidates) {
         const auto other = calls_by_name_.find(n);
-        if (other == calls_by_name_.end() || other->second->cls != call_class::cached || !other->second->via.empty() ||
-            other->second->local)
+        if (other == calls_by_name_.end() || other->second->cls != call_class::cached ||
+            !other->second->via.empty() || other->second->local)
           wrong_.add(c.at, "'" + n + "' is no cached call and no group");
       }
   }
@@ -198,12 +216,14 @@ class planner {
   void check_errors() {
     for (const auto& [value, name] : header_.results)
       if (!spec_.errors.count(value))
-        wrong_.add("no text for " + name + "; add to a spec:\n    error " + std::to_string(value) + " \"text\"");
+        wrong_.add("no text for " + name + "; add to a spec:\n    error " + std::to_string(value) +
+                   " \"text\"");
     for (const auto& [value, text] : spec_.errors)
       if (!header_.results.count(value))
         wrong_.add(text.first, "the headers have no result " + std::to_string(value));
     for (const auto* name : {&spec_.success, &spec_.unsupported, &spec_.malformed})
-      if (std::none_of(header_.results.begin(), header_.results.end(), [&](const auto& r) { return r.second == *name; }))
+      if (std::none_of(header_.results.begin(), header_.results.end(),
+                       [&](const auto& r) { return r.second == *name; }))
         wrong_.add("'" + *name + "' of the 'result' line is no value of " + spec_.result_type);
   }
 
@@ -217,12 +237,14 @@ class planner {
     const std::set<std::string> wanted(spec_.exports.begin(), spec_.exports.end());
     for (const auto& n : wanted)
       if (!made.count(n))
-        wrong_.add("exports.txt: " + n + " is in no header; add to a spec:\n    headerless " + n + " \"reason\"");
+        wrong_.add("exports.txt: " + n + " is in no header; add to a spec:\n    headerless " + n +
+                   " \"reason\"");
     for (const auto& n : made)
       if (!wanted.count(n)) wrong_.add("exports.txt does not list " + n);
   }
 
-  // The function types carry versions, the symbols carry revisions: both in ascending order they pair up.
+  // The function types carry versions, the symbols carry revisions: both in ascending order they
+  // pair up.
   void pair_versions(const std::string& base, const std::vector<int>& versions, bool per_thread) {
     std::map<int, std::string> symbols;
     for (const auto& [name, f] : header_.functions) {
@@ -232,15 +254,19 @@ class planner {
       if (without_revision(bare, revision) == base) symbols[revision] = name;
     }
     if (symbols.size() != versions.size())
-      return wrong_.add(base + (per_thread ? " (per-thread stream)" : "") + " has " + std::to_string(versions.size()) +
-                        " version(s) among the function types and " + std::to_string(symbols.size()) + " symbol(s)");
+      return wrong_.add(base + (per_thread ? " (per-thread stream)" : "") + " has " +
+                        std::to_string(versions.size()) +
+                        " version(s) among the function types and " +
+                        std::to_string(symbols.size()) + " symbol(s)");
     auto version = versions.begin();
-    for (const auto& [revision, symbol] : symbols) plan_.procs.push_back({base, symbol, *version++, per_thread});
+    for (const auto& [revision, symbol] : symbols)
+      plan_.procs.push_back({base, symbol, *version++, per_thread});
   }
 
   void add_procs() {
     for (const auto& [base, versions] : header_.versions) pair_versions(base, versions, false);
-    for (const auto& [base, versions] : header_.versions_per_thread) pair_versions(base, versions, true);
+    for (const auto& [base, versions] : header_.versions_per_thread)
+      pair_versions(base, versions, true);
     for (const auto& h : spec_.headerless) {
       if (h.since == 0) continue;
       int revision = 1;
@@ -263,7 +289,8 @@ class planner {
     return f.type + (inner.empty() ? "" : "{" + inner + "}") + " " + f.name;
   }
 
-  // FNV-1a over names and types of all fields: two builds that disagree about a call notice it when they meet.
+  // FNV-1a over names and types of all fields: two builds that disagree about a call notice it when
+  // they meet.
   std::uint64_t fingerprint(const wire_call& c) const {
     std::string text = c.name + "(";
     for (const auto& f : c.request) text += described(f) + ",";
@@ -287,6 +314,8 @@ class planner {
 
 }  // namespace
 
-plan make_plan(const headers& header, specs& spec, problems& wrong) { return planner(header, spec, wrong).make(); }
+plan make_plan(const headers& header, specs& spec, problems& wrong) {
+  return planner(header, spec, wrong).make();
+}
 
 }  // namespace gpuwire::gen

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins headers and specs into the plan that the writers follow. Everything that does not fit is a problem with a place:
-// a function that no line names, a line that names no function, an id given twice, a version that no symbol answers.
+// Joins headers and specs into the plan that the writers follow. Everything that does not fit is a
+// problem with a place: a function that no line names, a line that names no function, an id given
+// twice, a version that no symbol answers.
 #pragma once
 
 #include "model.hpp"

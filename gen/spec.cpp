@@ -11,7 +11,8 @@
 namespace gpuwire::gen {
 namespace {
 
-// A line cut into words. A quoted text is one word that keeps its opening quote; "name(a, b)" is one word without blanks.
+// A line cut into words. A quoted text is one word that keeps its opening quote; "name(a, b)" is
+// one word without blanks.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   std::size_t i = 0;
@@ -27,7 +28,8 @@ std::vector<std::string> words_of(const std::string& line) {
     } else {
       std::string word;
       bool inside = false;
-      for (; i < line.size() && (inside || (line[i] != ' ' && line[i] != '\t' && line[i] != '#')); ++i) {
+      for (; i < line.size() && (inside || (line[i] != ' ' && line[i] != '\t' && line[i] != '#'));
+           ++i) {
         if (line[i] == '(') inside = true;
         if (line[i] == ')') inside = false;
         if (line[i] != ' ') word += line[i];
@@ -60,8 +62,10 @@ class reader {
       ++at_.line;
       const auto words = words_of(line);
       if (words.empty()) continue;
-      if (line[0] == ' ' || line[0] == '\t') inner(words);
-      else outer(words);
+      if (line[0] == ' ' || line[0] == '\t')
+        inner(words);
+      else
+        outer(words);
     }
   }
 
@@ -70,8 +74,10 @@ class reader {
       std::vector<std::string> names;
       for (const auto& n : c.invalidates) {
         const auto group = groups_.find(n);
-        if (group == groups_.end()) names.push_back(n);
-        else names.insert(names.end(), group->second.begin(), group->second.end());
+        if (group == groups_.end())
+          names.push_back(n);
+        else
+          names.insert(names.end(), group->second.begin(), group->second.end());
       }
       c.invalidates = names;
     }
@@ -96,17 +102,28 @@ class reader {
     struct_ = nullptr;
     message_ = nullptr;
     const auto& head = w[0];
-    if (head == "call") call(w);
-    else if (head == "local") local(w);
-    else if (head == "refuse") refuse(w);
-    else if (head == "headerless") headerless(w);
-    else if (head == "message") message(w);
-    else if (head == "struct") structure(w);
-    else if (head == "kind") kind(w);
-    else if (head == "error") error(w);
-    else if (head == "group") group(w);
-    else if (head == "translate") translate(w);
-    else if (!setting(w)) bad("unknown word '" + head + "'");
+    if (head == "call")
+      call(w);
+    else if (head == "local")
+      local(w);
+    else if (head == "refuse")
+      refuse(w);
+    else if (head == "headerless")
+      headerless(w);
+    else if (head == "message")
+      message(w);
+    else if (head == "struct")
+      structure(w);
+    else if (head == "kind")
+      kind(w);
+    else if (head == "error")
+      error(w);
+    else if (head == "group")
+      group(w);
+    else if (head == "translate")
+      translate(w);
+    else if (!setting(w))
+      bad("unknown word '" + head + "'");
   }
 
   bool setting(const std::vector<std::string>& w) {
@@ -123,9 +140,12 @@ class reader {
                  : w[0] == "define"         ? &out_.defines
                                             : nullptr;
     if (!target && !list) return false;
-    if (w.size() != 2) bad("'" + w[0] + "' takes one word");
-    else if (target) *target = w[1];
-    else list->push_back(w[1]);
+    if (w.size() != 2)
+      bad("'" + w[0] + "' takes one word");
+    else if (target)
+      *target = w[1];
+    else
+      list->push_back(w[1]);
     return true;
   }
 
@@ -151,15 +171,20 @@ class reader {
     if (!needs(w, 4, "kind NAME NUMBER HANDLE_TYPE [shim ACCESSOR] [daemon ACCESSOR]")) return;
     spec_kind k{at_, w[1], 0, w[3], "", ""};
     long number = 0;
-    if (!parse_number(w[2], number) || number < 1 || number > 255) return bad("a kind's number is 1 to 255");
+    if (!parse_number(w[2], number) || number < 1 || number > 255)
+      return bad("a kind's number is 1 to 255");
     k.number = static_cast<int>(number);
     for (std::size_t i = 4; i < w.size(); i += 2) {
-      if (i + 1 < w.size() && w[i] == "shim") k.shim_accessor = w[i + 1];
-      else if (i + 1 < w.size() && w[i] == "daemon") k.daemon_accessor = w[i + 1];
-      else return bad("unknown word '" + w[i] + "' after a kind");
+      if (i + 1 < w.size() && w[i] == "shim")
+        k.shim_accessor = w[i + 1];
+      else if (i + 1 < w.size() && w[i] == "daemon")
+        k.daemon_accessor = w[i + 1];
+      else
+        return bad("unknown word '" + w[i] + "' after a kind");
     }
     for (const auto& other : out_.kinds) {
-      if (other.number == k.number) return bad("kind number " + w[2] + " is taken by '" + other.name + "'");
+      if (other.number == k.number)
+        return bad("kind number " + w[2] + " is taken by '" + other.name + "'");
       if (other.name == k.name) return bad("kind '" + k.name + "' is there already");
     }
     out_.kinds.push_back(k);
@@ -167,14 +192,16 @@ class reader {
 
   void error(const std::vector<std::string>& w) {
     long number = 0;
-    if (w.size() != 3 || !parse_number(w[1], number) || w[2][0] != '"') return bad("write: error NUMBER \"text\"");
+    if (w.size() != 3 || !parse_number(w[1], number) || w[2][0] != '"')
+      return bad("write: error NUMBER \"text\"");
     if (!out_.errors.emplace(number, std::pair{at_, w[2].substr(1)}).second)
       bad("error " + w[1] + " is there already, " + out_.errors[number].first.file + ":" +
           std::to_string(out_.errors[number].first.line));
   }
 
   void refuse(const std::vector<std::string>& w) {
-    if (w.size() != 3 || w[2][0] != '"' || w[2].size() < 2) return bad("write: refuse NAME|PREFIX* \"reason\"");
+    if (w.size() != 3 || w[2][0] != '"' || w[2].size() < 2)
+      return bad("write: refuse NAME|PREFIX* \"reason\"");
     used_family();
     out_.refusals.push_back({at_, w[1], family_, w[2].substr(1), false});
   }
@@ -182,14 +209,15 @@ class reader {
   void headerless(const std::vector<std::string>& w) {
     long since = 0;
     const bool dated = w.size() == 5 && w[2] == "since" && parse_number(w[3], since);
-    if (!(dated || w.size() == 3) || w.back()[0] != '"') return bad("write: headerless NAME [since VERSION] \"reason\"");
+    if (!(dated || w.size() == 3) || w.back()[0] != '"')
+      return bad("write: headerless NAME [since VERSION] \"reason\"");
     used_family();
     out_.headerless.push_back({at_, w[1], family_, w.back().substr(1), static_cast<int>(since)});
   }
 
   bool call_class_word(const std::string& word, call_class& cls) {
-    for (const auto c : {call_class::called, call_class::cached, call_class::posted, call_class::minted,
-                         call_class::bulk, call_class::push})
+    for (const auto c : {call_class::called, call_class::cached, call_class::posted,
+                         call_class::minted, call_class::bulk, call_class::push})
       if (word == to_string(c)) {
         cls = c;
         return true;
@@ -213,7 +241,8 @@ class reader {
   bool before_init_word(const std::vector<std::string>& w, std::size_t& i, spec_call& c) {
     long number = 0;
     if (w[i] != "before_init") return false;
-    if (i + 1 == w.size() || !parse_number(w[i + 1], number)) bad("'before_init' needs a result code");
+    if (i + 1 == w.size() || !parse_number(w[i + 1], number))
+      bad("'before_init' needs a result code");
     c.before_init = static_cast<int>(number);
     ++i;
     return true;
@@ -243,19 +272,29 @@ class reader {
     for (std::size_t i = 2; i < w.size(); ++i) {
       const auto& word = w[i];
       const bool side = word == "shim" || word == "daemon";
-      if (word == "slow") c.slow = true;
-      else if (word == "unsafe") c.unsafe = true;
-      else if (word == "custom") custom = true;
-      else if (side && custom) (word == "shim" ? c.custom_shim : c.custom_daemon) = true;
-      else if (word == "via" && i + 1 < w.size()) c.via = w[++i];
-      else if (const auto names = argument_of(word, "invalidates")) c.invalidates = split(*names, ",");
-      else if (call_class_word(word, c.cls)) classed = true;
-      else if (!id_word(w, i, c.id) && !before_init_word(w, i, c)) bad("unknown word '" + word + "' after a call");
+      if (word == "slow")
+        c.slow = true;
+      else if (word == "unsafe")
+        c.unsafe = true;
+      else if (word == "custom")
+        custom = true;
+      else if (side && custom)
+        (word == "shim" ? c.custom_shim : c.custom_daemon) = true;
+      else if (word == "via" && i + 1 < w.size())
+        c.via = w[++i];
+      else if (const auto names = argument_of(word, "invalidates"))
+        c.invalidates = split(*names, ",");
+      else if (call_class_word(word, c.cls))
+        classed = true;
+      else if (!id_word(w, i, c.id) && !before_init_word(w, i, c))
+        bad("unknown word '" + word + "' after a call");
     }
-    if (custom && !c.custom_shim && !c.custom_daemon) bad("'custom' needs 'shim', 'daemon' or both");
+    if (custom && !c.custom_shim && !c.custom_daemon)
+      bad("'custom' needs 'shim', 'daemon' or both");
     if (!c.via.empty()) {
       if (c.id != -1 || classed) bad("a call via a message has no id and no class of its own");
-      if (!c.custom_shim || c.custom_daemon) bad("a call via a message is 'custom shim' and nothing else");
+      if (!c.custom_shim || c.custom_daemon)
+        bad("a call via a message is 'custom shim' and nothing else");
     } else if (c.id == -1 || !classed) {
       bad("'" + c.name + "' needs 'id 0xFFNN' and a class: called, cached, posted, minted or bulk");
     }
@@ -271,9 +310,12 @@ class reader {
     m.name = w[1];
     m.family = family_;
     for (std::size_t i = 2; i < w.size(); ++i) {
-      if (w[i] == "slow") m.slow = true;
-      else if (w[i] == "unsafe") m.unsafe = true;
-      else if (!id_word(w, i, m.id) && !call_class_word(w[i], m.cls)) bad("unknown word '" + w[i] + "' after a message");
+      if (w[i] == "slow")
+        m.slow = true;
+      else if (w[i] == "unsafe")
+        m.unsafe = true;
+      else if (!id_word(w, i, m.id) && !call_class_word(w[i], m.cls))
+        bad("unknown word '" + w[i] + "' after a message");
     }
     if (m.id == -1) bad("message '" + m.name + "' needs 'id 0x00NN'");
     out_.messages.push_back(m);
@@ -288,16 +330,21 @@ class reader {
 
   bool known_type(const std::string& t) {
     static const auto scalars = split("u8 u16 u32 u64 i8 i16 i32 i64 f32 f64", " ");
-    const auto scalar = [&](const std::string& s) { return std::find(scalars.begin(), scalars.end(), s) != scalars.end(); };
+    const auto scalar = [&](const std::string& s) {
+      return std::find(scalars.begin(), scalars.end(), s) != scalars.end();
+    };
     if (scalar(t) || t == "bool" || t == "text" || t == "bytes") return true;
     if (const auto element = argument_of(t, "array")) return scalar(*element);
     const auto list = argument_of(t, "list");
-    return list && std::any_of(out_.structs.begin(), out_.structs.end(), [&](const auto& s) { return s.name == *list; });
+    return list && std::any_of(out_.structs.begin(), out_.structs.end(),
+                               [&](const auto& s) { return s.name == *list; });
   }
 
-  void field(const std::string& type_word, const std::string& name, std::vector<wire_field>& fields) {
+  void field(const std::string& type_word, const std::string& name,
+             std::vector<wire_field>& fields) {
     if (!known_type(type_word)) return bad("unknown field type '" + type_word + "'");
-    if (!is_identifier(name) || is_keyword(name)) return bad("'" + name + "' cannot be the name of a field");
+    if (!is_identifier(name) || is_keyword(name))
+      return bad("'" + name + "' cannot be the name of a field");
     if (std::any_of(fields.begin(), fields.end(), [&](const auto& f) { return f.name == name; }))
       return bad("field '" + name + "' is there already");
     fields.push_back({type_word, name});
@@ -309,7 +356,8 @@ class reader {
       field(w[0], w[1], struct_->fields);
     } else if (message_) {
       if (w.size() != 3 || (w[0] != "in" && w[0] != "out")) return bad("write: in|out TYPE NAME");
-      if (w[0] == "out" && message_->cls != call_class::called) return bad("only a called message has an answer");
+      if (w[0] == "out" && message_->cls != call_class::called)
+        return bad("only a called message has an answer");
       field(w[1], w[2], w[0] == "in" ? message_->request : message_->reply);
     } else if (call_) {
       parameter(w);
@@ -325,13 +373,20 @@ class reader {
     for (std::size_t i = 1; i < w.size(); ++i) {
       const auto& word = w[i];
       bool known = true;
-      if (word == "in") p.in = true;
-      else if (word == "out") p.out = true;
-      else if (word == "inout") p.in = p.out = true;
-      else if (word == "cstring") p.cstring = true;
-      else if (word == "custom") p.custom = true;
-      else if (word == "frees") p.frees = true;
-      else known = false;
+      if (word == "in")
+        p.in = true;
+      else if (word == "out")
+        p.out = true;
+      else if (word == "inout")
+        p.in = p.out = true;
+      else if (word == "cstring")
+        p.cstring = true;
+      else if (word == "custom")
+        p.custom = true;
+      else if (word == "frees")
+        p.frees = true;
+      else
+        known = false;
       const std::pair<const char*, std::string*> with_argument[] = {
           {"count", &p.count}, {"bytes", &p.bytes}, {"handle", &p.kind}};
       for (const auto& [head, target] : with_argument)
@@ -360,12 +415,18 @@ class reader {
 
 const char* to_string(call_class c) {
   switch (c) {
-    case call_class::called: return "called";
-    case call_class::cached: return "cached";
-    case call_class::posted: return "posted";
-    case call_class::minted: return "minted";
-    case call_class::bulk: return "bulk";
-    case call_class::push: return "push";
+    case call_class::called:
+      return "called";
+    case call_class::cached:
+      return "cached";
+    case call_class::posted:
+      return "posted";
+    case call_class::minted:
+      return "minted";
+    case call_class::bulk:
+      return "bulk";
+    case call_class::push:
+      return "push";
   }
   return "";
 }

@@ -36,17 +36,23 @@ bool ends_with(std::string_view text, std::string_view end) {
 }
 
 bool is_identifier(std::string_view text) {
-  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto letter = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
   return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
          std::all_of(text.begin(), text.end(), letter);
 }
 
 bool is_keyword(std::string_view text) {
   static const auto words = split(
-      "and asm auto bool break case catch char class const continue default delete do double else enum explicit "
-      "export extern false float for friend goto if inline int long mutable namespace new not operator or "
-      "private protected public register requires return short signed sizeof static struct switch template "
-      "this throw true try typedef typeid typename union unsigned using virtual void volatile while xor "
+      "and asm auto bool break case catch char class const continue default delete do double else "
+      "enum explicit "
+      "export extern false float for friend goto if inline int long mutable namespace new not "
+      "operator or "
+      "private protected public register requires return short signed sizeof static struct switch "
+      "template "
+      "this throw true try typedef typeid typename union unsigned using virtual void volatile "
+      "while xor "
       "visit",
       " ");
   return std::find(words.begin(), words.end(), text) != words.end();
@@ -60,14 +66,16 @@ bool parse_number(std::string_view text, long& value) {
 }
 
 std::string without_per_thread(const std::string& name) {
-  return ends_with(name, "_ptds") || ends_with(name, "_ptsz") ? name.substr(0, name.size() - 5) : name;
+  return ends_with(name, "_ptds") || ends_with(name, "_ptsz") ? name.substr(0, name.size() - 5)
+                                                              : name;
 }
 
 std::string without_revision(const std::string& name, int& revision) {
   revision = 1;
   const auto at = name.rfind("_v");
   long number = 0;
-  if (at == std::string::npos || !parse_number(std::string_view(name).substr(at + 2), number)) return name;
+  if (at == std::string::npos || !parse_number(std::string_view(name).substr(at + 2), number))
+    return name;
   revision = static_cast<int>(number);
   return name.substr(0, at);
 }

@@ -8,7 +8,8 @@
 
 namespace gpuwire::gen {
 
-std::vector<std::string> split(std::string_view text, std::string_view separators);  // empty pieces are dropped
+std::vector<std::string> split(std::string_view text,
+                               std::string_view separators);  // empty pieces are dropped
 std::string join(const std::vector<std::string>& pieces, std::string_view between);
 bool starts_with(std::string_view text, std::string_view beginning);
 bool ends_with(std::string_view text, std::string_view end);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of the shim that carry no call: entry points by name and version, names and texts of results.
+// Tables of the shim that carry no call: entry points by name and version, names and texts of
+// results.
 #include <set>
 
 #include "output.hpp"
@@ -57,18 +58,21 @@ proc_answer find_proc(std::string_view name, int version, bool per_thread) {
 )";
 
 std::string proc_source(const plan& p) {
-  std::string text = banner(p, "//") +
-                     "#include \"shim/generated/proc_table.hpp\"\n\n" + header_includes(p) +
+  std::string text = banner(p, "//") + "#include \"shim/generated/proc_table.hpp\"\n\n" +
+                     header_includes(p) +
                      "\n#include <algorithm>\n\n#include \"shim/entry.hpp\"\n\nextern \"C\" {\n";
   for (const auto& h : p.spec->headerless)
     if (h.since != 0) text += p.spec->result_type + " " + h.name + "(void);\n";
-  text += "}  // extern \"C\"\n\nnamespace gpuwire::shim {\nnamespace {\n\n"
-          "struct row {\n  std::string_view name;\n  int version;  // the first that has it\n  bool per_thread;\n"
-          "  const char* symbol;\n  void* function;\n};\n\n"
-          "// By name, series, version.\nconst row table[] = {\n";
+  text +=
+      "}  // extern \"C\"\n\nnamespace gpuwire::shim {\nnamespace {\n\n"
+      "struct row {\n  std::string_view name;\n  int version;  // the first that has it\n  bool "
+      "per_thread;\n"
+      "  const char* symbol;\n  void* function;\n};\n\n"
+      "// By name, series, version.\nconst row table[] = {\n";
   for (const auto& r : p.procs)
-    text += "    {\"" + r.base + "\", " + std::to_string(r.version) + ", " + (r.per_thread ? "true" : "false") + ", \"" +
-            r.symbol + "\", reinterpret_cast<void*>(&::" + r.symbol + ")},\n";
+    text += "    {\"" + r.base + "\", " + std::to_string(r.version) + ", " +
+            (r.per_thread ? "true" : "false") + ", \"" + r.symbol +
+            "\", reinterpret_cast<void*>(&::" + r.symbol + ")},\n";
   return text + "};\n" + proc_search;
 }
 
@@ -76,10 +80,13 @@ std::string error_source(const plan& p) {
   std::string names, texts;
   for (const auto& [value, name] : p.header->results) {
     names += "    case " + std::to_string(value) + ": return \"" + name + "\";\n";
-    texts += "    case " + std::to_string(value) + ": return " + quoted(p.spec->errors.at(value).second) + ";\n";
+    texts += "    case " + std::to_string(value) + ": return " +
+             quoted(p.spec->errors.at(value).second) + ";\n";
   }
-  return banner(p, "//") + "#include \"shim/generated/error_table.hpp\"\n\nnamespace gpuwire::shim {\n\n" +
-         "const char* error_name(int code) {\n  switch (code) {\n" + names + "    default: return nullptr;\n  }\n}\n\n" +
+  return banner(p, "//") +
+         "#include \"shim/generated/error_table.hpp\"\n\nnamespace gpuwire::shim {\n\n" +
+         "const char* error_name(int code) {\n  switch (code) {\n" + names +
+         "    default: return nullptr;\n  }\n}\n\n" +
          "const char* error_text(int code) {\n  switch (code) {\n" + texts +
          "    default: return nullptr;\n  }\n}\n\n}  // namespace gpuwire::shim\n";
 }
@@ -91,8 +98,10 @@ void write_tables(const plan& p, file_set& files) {
   files["shim/generated/proc_table.cpp"] = proc_source(p);
   files["shim/generated/error_table.hpp"] =
       banner(p, "//") +
-      "#pragma once\n\nnamespace gpuwire::shim {\n\n// Null for a code that the driver does not know.\n"
-      "const char* error_name(int code);\nconst char* error_text(int code);\n\n}  // namespace gpuwire::shim\n";
+      "#pragma once\n\nnamespace gpuwire::shim {\n\n// Null for a code that the driver does not "
+      "know.\n"
+      "const char* error_name(int code);\nconst char* error_text(int code);\n\n}  // namespace "
+      "gpuwire::shim\n";
   files["shim/generated/error_table.cpp"] = error_source(p);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every real function of the library returns before cuInit, against the native driver's answers
-// (test/data/native/return-codes-uninitialised.tsv), asked the same way: eight pointers to zeroed pages. No server runs.
+// What every real function of the library returns before cuInit, against the native driver's
+// answers (test/data/native/return-codes-uninitialised.tsv), asked the same way: eight pointers to
+// zeroed pages. No server runs.
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -35,7 +36,8 @@ std::set<std::string> real_functions() {
   for (std::string line; std::getline(in, line);) {
     if (line.rfind("| cu", 0) != 0 || line.find("| refused |") != std::string::npos) continue;
     std::istringstream list(line.substr(2, line.find(" |", 2) - 2));
-    for (std::string name; list >> name;) names.insert(name.back() == ',' ? name.substr(0, name.size() - 1) : name);
+    for (std::string name; list >> name;)
+      names.insert(name.back() == ',' ? name.substr(0, name.size() - 1) : name);
   }
   return names;
 }
@@ -61,7 +63,8 @@ TEST_CASE("before cuInit every real function returns the driver's code") {
   const auto codes = native_codes();
   REQUIRE(real.size() > 200);
   for (const auto& name : real) {
-    if (name == "cuDriverGetVersion") continue;  // answers with the server's version, which needs a server
+    if (name == "cuDriverGetVersion")
+      continue;  // answers with the server's version, which needs a server
     INFO(name);
     void* function = dlsym(library, name.c_str());
     REQUIRE(function);
@@ -72,8 +75,10 @@ TEST_CASE("before cuInit every real function returns the driver's code") {
     const int result = call(function, pages);
     const auto& native = codes.at(name);
     // Where the driver crashes, an error will do.
-    if (native.rfind("signal", 0) == 0) CHECK(result != 0);
-    else CHECK(std::to_string(result) == native);
+    if (native.rfind("signal", 0) == 0)
+      CHECK(result != 0);
+    else
+      CHECK(std::to_string(result) == native);
     for (auto* page : pages) munmap(page, 4096);
   }
 }

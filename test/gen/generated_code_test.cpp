@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code that the generator writes for the toy API (golden/expected), compiled and run: entry, request, codec, dispatch,
-// toy driver, reply, outputs. The transport between them is golden/fake.
+// The code that the generator writes for the toy API (golden/expected), compiled and run: entry,
+// request, codec, dispatch, toy driver, reply, outputs. The transport between them is golden/fake.
 #include <toy.h>
 
 #include <cstring>
@@ -19,12 +19,16 @@ using gpuwire::daemon::call_context;
 using gpuwire::shim::record;
 
 namespace gpuwire::shim::custom {
-toyResult toyInit(unsigned int flags) { return flags == 0 ? TOY_SUCCESS : TOY_INVALID; }
+toyResult toyInit(unsigned int flags) {
+  return flags == 0 ? TOY_SUCCESS : TOY_INVALID;
+}
 toyResult toyHere(int* a) {
   *a = 5;
   return TOY_SUCCESS;
 }
-toyResult toyLaunch(void**, toyQueue queue) { return queue ? TOY_SUCCESS : TOY_INVALID; }
+toyResult toyLaunch(void**, toyQueue queue) {
+  return queue ? TOY_SUCCESS : TOY_INVALID;
+}
 toyResult toyBlob(const void* blob, void* answer) {
   msg::toyBlob::request q;
   q.blob = {static_cast<const std::byte*>(blob), 4};
@@ -35,9 +39,15 @@ toyResult toyBlob(const void* blob, void* answer) {
 }  // namespace gpuwire::shim::custom
 
 namespace gpuwire::daemon::custom {
-outcome open(call_context& c, const msg::open::request&) { return c.finish<msg::open>(TOY_SUCCESS, {}); }
-outcome start(call_context& c, const msg::start::request&) { return c.finish<msg::start>(TOY_SUCCESS, {}); }
-outcome create(call_context& c, const msg::create::request&) { return c.finish<msg::create>(TOY_SUCCESS, {}); }
+outcome open(call_context& c, const msg::open::request&) {
+  return c.finish<msg::open>(TOY_SUCCESS, {});
+}
+outcome start(call_context& c, const msg::start::request&) {
+  return c.finish<msg::start>(TOY_SUCCESS, {});
+}
+outcome create(call_context& c, const msg::create::request&) {
+  return c.finish<msg::create>(TOY_SUCCESS, {});
+}
 outcome toyBlob(call_context& c, const msg::toyBlob::request& q) {
   msg::toyBlob::reply r;
   r.answer = q.blob;
@@ -65,7 +75,9 @@ Handle handle(std::uintptr_t value) {
   return reinterpret_cast<Handle>(value);
 }
 
-std::uintptr_t number(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+std::uintptr_t number(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p);
+}
 
 // The toy driver: every function that the daemon calls natively.
 void install() {
@@ -79,7 +91,8 @@ void install() {
   record::refused = nullptr;
   record::initialised = true;
   last.clear();
-  t.toyScalars = [](int a, unsigned char b, size_t c, float d, double e, toyMode mode, toySide side, toyDevice device) {
+  t.toyScalars = [](int a, unsigned char b, size_t c, float d, double e, toyMode mode, toySide side,
+                    toyDevice device) {
     note(a, b, c, d, e, static_cast<int>(mode), static_cast<int>(side), device);
     return TOY_SUCCESS;
   };
@@ -90,7 +103,9 @@ void install() {
     if (mode) *mode = TOY_WARM;
     return TOY_SUCCESS;
   };
-  t.toySetLimit = [](toyMode which, int value) { return value < 0 || which != TOY_WARM ? TOY_INVALID : TOY_SUCCESS; };
+  t.toySetLimit = [](toyMode which, int value) {
+    return value < 0 || which != TOY_WARM ? TOY_INVALID : TOY_SUCCESS;
+  };
   t.toyExchange = [](int* value) {
     if (!value) return TOY_INVALID;
     *value = -*value;
@@ -102,7 +117,8 @@ void install() {
     return TOY_SUCCESS;
   };
   t.toySetPlace = [](const toyPlace* place, toyPlace p) {
-    note(place ? place->words[1] : 0, static_cast<int>(p.side), p.id, p.words[0], p.words[1], p.inner.ratio);
+    note(place ? place->words[1] : 0, static_cast<int>(p.side), p.id, p.words[0], p.words[1],
+         p.inner.ratio);
     return TOY_SUCCESS;
   };
   t.toyGetPlace = [](toyPlace* place, int id) {
@@ -113,7 +129,9 @@ void install() {
     if (queue) *queue = handle<toyQueue>(static_cast<std::uintptr_t>(q + r));
     return TOY_SUCCESS;
   };
-  t.toyQueueDestroy = [](toyQueue queue) { return number(queue) == 5000 ? TOY_NOT_READY : TOY_SUCCESS; };
+  t.toyQueueDestroy = [](toyQueue queue) {
+    return number(queue) == 5000 ? TOY_NOT_READY : TOY_SUCCESS;
+  };
   t.toyMarkGet = [](toyMark* mark, toyQueue queue) {
     note(number(queue));
     if (mark) *mark = handle<toyMark>(number(queue) + 1);
@@ -139,7 +157,8 @@ void install() {
   };
   t.toySum = [](long long* sum, const int* values, const toyMode* modes, unsigned int n) {
     long long total = 0;
-    for (unsigned int i = 0; i < n && values; ++i) total += values[i] * (modes && modes[i] == TOY_WARM ? 10 : 1);
+    for (unsigned int i = 0; i < n && values; ++i)
+      total += values[i] * (modes && modes[i] == TOY_WARM ? 10 : 1);
     if (sum) *sum = total;
     return TOY_SUCCESS;
   };
@@ -205,7 +224,8 @@ TEST_CASE("structs travel field by field") {
   CHECK(last == "0 1 1 2 3 4.000000 ");
   toyPlace got{};
   CHECK(toyGetPlace(&got, 6) == TOY_SUCCESS);
-  CHECK((got.side == TOY_LEFT && got.id == 6 && got.words[0] == 8 && got.words[1] == 9 && got.inner.ratio == 0.5f));
+  CHECK((got.side == TOY_LEFT && got.id == 6 && got.words[0] == 8 && got.words[1] == 9 &&
+         got.inner.ratio == 0.5f));
 }
 
 TEST_CASE("handles are minted, translated and released") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a message with values that differ from one another and from the defaults, sends it through the codec, and demands
-// that it comes back the same and that no shorter body is taken for it.
+// Fills a message with values that differ from one another and from the defaults, sends it through
+// the codec, and demands that it comes back the same and that no shorter body is taken for it.
 #pragma once
 
 #include <array>
@@ -21,14 +21,19 @@ namespace gpuwire::test {
 class filler {
  public:
   template <class Scalar>
-    requires wire::is_wire_scalar<Scalar>
+  requires wire::is_wire_scalar<Scalar>
   void operator()(Scalar& value) {
-    if constexpr (std::is_same_v<Scalar, bool>) value = true;
-    else value = static_cast<Scalar>(next());
+    if constexpr (std::is_same_v<Scalar, bool>)
+      value = true;
+    else
+      value = static_cast<Scalar>(next());
   }
-  void operator()(std::string_view& text) { text = *texts_.emplace_back(std::make_unique<std::string>("text " + std::to_string(next()))); }
+  void operator()(std::string_view& text) {
+    text = *texts_.emplace_back(std::make_unique<std::string>("text " + std::to_string(next())));
+  }
   void operator()(wire::bytes_view& b) {
-    auto& text = *texts_.emplace_back(std::make_unique<std::string>("payload " + std::to_string(next())));
+    auto& text =
+        *texts_.emplace_back(std::make_unique<std::string>("payload " + std::to_string(next())));
     b = {reinterpret_cast<const std::byte*>(text.data()), text.size()};
   }
   template <class Element>
@@ -62,12 +67,12 @@ class reader {
   std::string text;
 
   template <class Scalar>
-    requires wire::is_wire_scalar<Scalar>
-  void operator()(const Scalar& value) {
-    text += std::to_string(value) + ";";
-  }
+  requires wire::is_wire_scalar<Scalar>
+  void operator()(const Scalar& value) { text += std::to_string(value) + ";"; }
   void operator()(std::string_view t) { text.append(t) += ";"; }
-  void operator()(const wire::bytes_view& b) { text.append(reinterpret_cast<const char*>(b.data), b.size) += ";"; }
+  void operator()(const wire::bytes_view& b) {
+    text.append(reinterpret_cast<const char*>(b.data), b.size) += ";";
+  }
   template <class Element>
   void operator()(const wire::array_view<Element>& a) {
     for (const auto& e : a) (*this)(e);

@@ -43,16 +43,20 @@ change parse_change(const std::string& text) {
 std::string answer_of(const std::string& name, int version, bool per_thread) {
   const auto a = find_proc(name, version, per_thread);
   switch (a.status) {
-    case proc_status::found: return std::string("0/0=") + a.symbol;
-    case proc_status::name_unknown: return "0/1=null";
-    case proc_status::version_not_sufficient: return "0/2=null";
+    case proc_status::found:
+      return std::string("0/0=") + a.symbol;
+    case proc_status::name_unknown:
+      return "0/1=null";
+    case proc_status::version_not_sufficient:
+      return "0/2=null";
   }
   return "";
 }
 
 }  // namespace
 
-TEST_CASE("every answer about an entry point is the driver's, at every version and in every series") {
+TEST_CASE(
+    "every answer about an entry point is the driver's, at every version and in every series") {
   auto in = facts("getprocaddress.tsv");
   int lines = 0;
   for (std::string line; std::getline(in, line);) {
@@ -91,8 +95,9 @@ TEST_CASE("an entry point's address is that of the symbol of its name") {
 }
 
 TEST_CASE("names that the driver does not know are unknown") {
-  for (const char* name : {"cuDefinitelyNotReal", "", "cuD3D9GetDevice", "cuCtxCreate_v2", "cuMemAlloc_v2",
-                           "cuLaunchKernel_ptsz", "cudaMalloc", "cuMemGetAttribute", "cuEGLApiInit"})
+  for (const char* name :
+       {"cuDefinitelyNotReal", "", "cuD3D9GetDevice", "cuCtxCreate_v2", "cuMemAlloc_v2",
+        "cuLaunchKernel_ptsz", "cudaMalloc", "cuMemGetAttribute", "cuEGLApiInit"})
     CHECK(find_proc(name, driver_version, false).status == proc_status::name_unknown);
 }
 

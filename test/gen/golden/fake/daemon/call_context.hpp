@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated dispatch needs of the daemon, without a daemon. A handle's id is its native value plus 1000.
+// What generated dispatch needs of the daemon, without a daemon. A handle's id is its native value
+// plus 1000.
 #pragma once
 
 #include <toy.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated entries need of the client, without a client: a call goes through the codec straight into the generated
-// dispatch, on the toy driver of generated_code_test.cpp.
+// What generated entries need of the client, without a client: a call goes through the codec
+// straight into the generated dispatch, on the toy driver of generated_code_test.cpp.
 #pragma once
 
 #include <toy.h>
@@ -45,8 +45,12 @@ template <class Handle>
 Handle handle_from(std::uint64_t id) {
   return reinterpret_cast<Handle>(id);
 }
-inline std::uint64_t queue_id(toyQueue queue) { return queue || record::per_thread_depth == 0 ? id_of(queue) : 2; }
-inline int server_device(toyDevice device) { return device + 100; }
+inline std::uint64_t queue_id(toyQueue queue) {
+  return queue || record::per_thread_depth == 0 ? id_of(queue) : 2;
+}
+inline int server_device(toyDevice device) {
+  return device + 100;
+}
 
 struct per_thread_default_stream_scope {
   per_thread_default_stream_scope() { ++record::per_thread_depth; }
@@ -68,7 +72,8 @@ answer<Call> exchange(const typename Call::request& q) {
   wire::decoder in(reinterpret_cast<const std::byte*>(body.data()), body.size() * 8);
   daemon::call_context context;
   answer<Call> a;
-  record::malformed = daemon::find_handler(Call::call_id)(context, in) == daemon::outcome::malformed;
+  record::malformed =
+      daemon::find_handler(Call::call_id)(context, in) == daemon::outcome::malformed;
   if (record::malformed) return a;
   a.result = context.result;
   a.storage = std::move(context.reply);
@@ -92,6 +97,8 @@ toyResult post(const typename Call::request& q) {
   record::posted.push_back(Call::call_id);
   return exchange<Call>(q).result;
 }
-inline void forget_cached(std::uint16_t call) { record::forgotten.push_back(call); }
+inline void forget_cached(std::uint16_t call) {
+  record::forgotten.push_back(call);
+}
 
 }  // namespace gpuwire::shim
