@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // The approximations of the special-function unit. Computed in double precision and rounded once, they lie well within the
 // error bounds that PTX states, though not bit for bit on the hardware's values.
+#include <numbers>
+
 #include "float_math.hpp"
 #include "lanes.hpp"
 
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-double sine(double v) { return std::sin(v); }
-double cosine(double v) { return std::cos(v); }
+// The unit works on multiples of the full circle, and the multiplication before it rounds towards zero and flushes: so
+// large arguments lose their digits as natively.
+double turns(double v) {
+  constexpr float turns_per_radian = 0.15915494f;
+  const float product = directed(float_op::multiply, static_cast<float>(v), turns_per_radian, 0.0f, rounding::zero);
+  return flush(product);
+}
+double sine(double v) { return std::sin(2 * std::numbers::pi * std::remainder(turns(v), 1.0)); }
+double cosine(double v) { return std::cos(2 * std::numbers::pi * std::remainder(turns(v), 1.0)); }
 double logarithm(double v) { return std::log2(v); }
 double power(double v) { return std::exp2(v); }
 double hyperbolic_tangent(double v) { return std::tanh(v); }
-double reciprocal_root(double v) { return v < 0 ? std::nan("") : 1.0 / std::sqrt(v); }
+double reciprocal_root(double v) {
+  return static_cast<double>(1.0L / std::sqrt(static_cast<long double>(v)));
+}
 
 template <double (*Function)(double)>
 void single(executor& x, const instruction& i, std::uint32_t lanes) {
@@ -29,22 +40,33 @@ void single(executor& x, const instruction& i, std::uint32_t lanes) {
   }
 }
 
-// The double-precision approximations deliver the upper 32 bits of the result and flush subnormal numbers.
+// The .ftz approximations of double precision deliver the upper 32 bits of the result and flush subnormal numbers.
 template <bool Root>
 void upper_half(executor& x, const instruction& i, std::uint32_t lanes) {
   std::byte* d = x.out(i.o[0]);
   const std::byte* a = x.in(i.o[1]);
+  const auto flushed = [](double v) {
+    return std::fabs(v) < std::numeric_limits<double>::min() ? std::copysign(0.0, v) : v;
+  };
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
-    const auto flushed = [](double v) {
-      return std::fabs(v) < std::numeric_limits<double>::min() ? std::copysign(0.0, v) : v;
-    };
-    double v = get<double>(a, l);
-    if (i.sub != 0) v = flushed(v);
-    v = Root ? reciprocal_root(v) : 1.0 / v;
-    if (i.sub != 0) v = std::bit_cast<double>(std::bit_cast<std::uint64_t>(flushed(v)) & ~0xFFFF'FFFFull);
-    if (v != v) v = std::bit_cast<double>(0x7FF8'0000'0000'0000ull);
-    put(d, l, v);
+    double v = flushed(get<double>(a, l));
+    v = flushed(Root ? reciprocal_root(v) : 1.0 / v);
+    auto bits = (std::bit_cast<std::uint64_t>(v) + 0x8000'0000ull) & ~0xFFFF'FFFFull;
+    if (v != v) bits = 0x7FFF'FFFF'0000'0000ull;
+    put(d, l, bits);
+  }
+}
+
+void reciprocal_root_full(executor& x, const instruction& i, std::uint32_t lanes) {
+  std::byte* d = x.out(i.o[0]);
+  const std::byte* a = x.in(i.o[1]);
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
+    const double v = get<double>(a, l);
+    double result = v == v ? reciprocal_root(v) : quiet(v);
+    if (v < 0) result = std::bit_cast<double>(0xFFF8'0000'0000'0000ull);
+    put(d, l, result);
   }
 }
 
@@ -84,8 +106,9 @@ bool decode(builder& b, const form& f) {
 template <bool Root>
 bool decode_double(builder& b, const form& f) {
   if (f.types.size() != 1 || f.t() != type::f64 || !f.has("approx")) return false;
-  b.emit(upper_half<Root>, {b.destination(f.operand(0), type::f64)}, {b.source(f.operand(1), type::f64)})
-      .sub = f.has("ftz") ? 1 : 0;
+  if (!Root && !f.has("ftz")) return false;
+  b.emit(f.has("ftz") ? upper_half<Root> : reciprocal_root_full,
+         {b.destination(f.operand(0), type::f64)}, {b.source(f.operand(1), type::f64)});
   return true;
 }
 

@@ -29,6 +29,12 @@ struct add_op {
     else return fetch_update<T>(at, [b](T old) { return canonical(old + b); });
   }
 };
+// Global memory's unit for single precision flushes subnormal numbers; shared memory's does not.
+struct add_flushing_op {
+  template <class T> static T apply(std::byte* at, T b, T) {
+    return fetch_update<T>(at, [b](T old) { return canonical(flush(flush(old) + flush(b))); });
+  }
+};
 struct and_op {
   template <class T> static T apply(std::byte* at, T b, T) { return __atomic_fetch_and(reinterpret_cast<T*>(at), b, __ATOMIC_SEQ_CST); }
 };
@@ -144,7 +150,10 @@ handler select_arithmetic(type t, state_space space, bool returns) {
     case type::u64: return select_place<Op, std::uint64_t>(space, returns);
     case type::s32: return select_place<Op, std::int32_t>(space, returns);
     case type::s64: return select_place<Op, std::int64_t>(space, returns);
-    case type::f32: return select_place<Op, float>(space, returns);
+    case type::f32:
+      if (std::is_same_v<Op, add_op> && space == state_space::global)
+        return select_place<add_flushing_op, float>(space, returns);
+      return select_place<Op, float>(space, returns);
     case type::f64: return select_place<Op, double>(space, returns);
     case type::f16: return select_place<half_op<Half, false>, std::uint16_t>(space, returns);
     case type::bf16: return select_place<half_op<Half, true>, std::uint16_t>(space, returns);

@@ -27,7 +27,7 @@ executor::executor(const launch& shared, dim3 block_index)
   bases_[1] = code_->constants_.data();
   live_threads_ = shared.block.x * shared.block.y * shared.block.z;
   shared_bytes_ = dynamic_shared_offset() + shared.dynamic_shared_bytes;
-  shared_ = std::make_unique<std::byte[]>(shared_bytes_ + 16);
+  shared_ = std::make_unique<std::byte[]>(shared_limit());
   warps_.resize((live_threads_ + warp_lanes - 1) / warp_lanes);
   for (barrier_state& b : barriers_) b.waiting.assign(warps_.size(), 0);
   std::uint32_t thread = 0;
@@ -186,7 +186,7 @@ const std::byte* executor::readable(std::uint64_t address, std::uint32_t bytes,
   const std::uint64_t offset = address & ~window_mask;
   switch (address & window_mask) {
     case shared_window:
-      return offset + bytes <= shared_bytes_ ? shared_.get() + offset : nullptr;
+      return offset + bytes <= shared_limit() ? shared_.get() + offset : nullptr;
     case local_window:
       return offset + bytes <= warp_->local_top[lane] ? warp_->local[lane].data() + offset : nullptr;
     case parameter_window: {

@@ -49,6 +49,7 @@ void builder::run() {
   end.name = "ret";
   decode(*this, end);
   resolve_labels();
+  reorder_blocks(*this);
   assign_registers(*this);
 }
 

@@ -178,6 +178,7 @@ decode_table approximate_instructions();
 decode_table half_instructions();
 decode_table compare_instructions();
 decode_table convert_instructions();
+decode_table convert_eight_instructions();
 decode_table move_instructions();
 decode_table memory_instructions();
 decode_table copy_instructions();
@@ -191,6 +192,11 @@ decode_table video_instructions();
 
 // Takes the statement's modifiers apart and lets the families decode it. Throws compile_failure for an unknown one.
 void decode(builder& b, const syntax::statement& s);
+
+// Orders the basic blocks for the warp scheduler, targets resolved. (control_flow.cpp)
+void reorder_blocks(builder& b);
+// What executes bra. (control.cpp)
+handler branch_handler();
 
 // Gives every virtual register a place in the frame; sets register_bytes. (registers.cpp)
 void assign_registers(builder& b);

@@ -51,10 +51,17 @@ struct instruction {
   std::uint32_t line = 0;
   flow kind = flow::plain;
   std::uint8_t count = 1;  // vector elements
-  std::uint8_t extra = 0;  // the family's own; of flow::control, 1 and 2 are the jumps below
+  std::uint8_t extra = 0;  // the family's own; of flow::control, 1 to 3 are the jumps below
 };
 inline constexpr std::uint8_t jump_direct = 1;  // target: a program counter
 inline constexpr std::uint8_t jump_table = 2;   // target: a branch table
+inline constexpr std::uint8_t jump_out = 3;     // leaves the function
+
+// Nothing follows this instruction but what it jumps to.
+inline bool ends_flow(const instruction& i) {
+  return i.kind == flow::control && i.guard == constant_tag && i.extra >= jump_direct &&
+         i.extra <= jump_out;
+}
 static_assert(sizeof(instruction) == 64, "one cache line");
 
 struct slice {

@@ -75,9 +75,9 @@ bool decode_indexed(builder& b, const form& f) {
   return true;
 }
 
-template <handler Run>
+template <handler Run, std::uint8_t Jump>
 bool decode_plain(builder& b, const form&) {
-  b.emit(Run, {}, {}, flow::control);
+  b.emit(Run, {}, {}, flow::control).extra = Jump;
   return true;
 }
 
@@ -86,10 +86,10 @@ bool decode_nothing(builder&, const form&) { return true; }
 constexpr decode_entry entries[] = {
     {"bra", decode_branch},
     {"brx", decode_indexed},
-    {"ret", decode_plain<leave_or_exit>},
-    {"exit", decode_plain<exit_threads>},
-    {"trap", decode_plain<trap>},
-    {"nanosleep", decode_plain<sleep>},
+    {"ret", decode_plain<leave_or_exit, jump_out>},
+    {"exit", decode_plain<exit_threads, jump_out>},
+    {"trap", decode_plain<trap, jump_out>},
+    {"nanosleep", decode_plain<sleep, 0>},
     {"brkpt", decode_nothing},
     {"pmevent", decode_nothing},
     {"griddepcontrol", decode_nothing},
@@ -103,6 +103,8 @@ constexpr decode_entry entries[] = {
 };
 
 }  // namespace
+
+handler branch_handler() { return branch; }
 
 decode_table control_instructions() { return entries; }
 

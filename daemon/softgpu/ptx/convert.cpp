@@ -28,6 +28,11 @@ void put_extended(std::byte* d, std::uint32_t l, T v) {
 }
 
 template <class D>
+D convert_zero() {
+  return D{0};
+}
+
+template <class D>
 D integer_from(double v, std::uint32_t mode) {
   using limits = std::numeric_limits<D>;
   v = round_integral(v, unpack_rounding(mode));
@@ -44,6 +49,28 @@ D saturated(S v) {
   using limits = std::numeric_limits<D>;
   const __int128 wide = v;
   return static_cast<D>(std::clamp<__int128>(wide, limits::min(), limits::max()));
+}
+
+// NaNs from double precision keep sign and payload as far as there is room; others become the one NaN of their kind.
+template <class D, class S>
+D convert_nan(S value, std::uint32_t mode) {
+  if ((mode & float_mode::saturate) != 0) return convert_zero<D>();
+  if constexpr (std::is_same_v<S, double>) {
+    const auto bits = std::bit_cast<std::uint64_t>(quiet(value));
+    if constexpr (std::is_same_v<D, double>) return std::bit_cast<double>(bits);
+    else if constexpr (std::is_same_v<D, float>)
+      return std::bit_cast<float>(static_cast<std::uint32_t>(bits >> 32 & 0x8000'0000) | 0x7F80'0000 |
+                                  static_cast<std::uint32_t>(bits >> 29 & 0x7F'FFFF));
+    else if constexpr (std::is_same_v<D, half>)
+      return half{static_cast<std::uint16_t>((bits >> 48 & 0x8000) | 0x7C00 | (bits >> 42 & 0x3FF))};
+    else return bfloat{0x7FFF};
+  } else {
+    if constexpr (std::is_same_v<D, double>) {
+      if ((mode & float_mode::ftz) != 0) return static_cast<double>(canonical(value));
+      return static_cast<double>(value);
+    } else if constexpr (std::is_same_v<D, float>) return canonical(value);
+    else return D{0x7FFF};
+  }
 }
 
 template <class D, class S>
@@ -78,6 +105,8 @@ D convert(S value, std::uint32_t mode) {
       else return D{to_bfloat(v, r)};
     }
   } else {
+    if constexpr (!std::is_same_v<S, half> && !std::is_same_v<S, bfloat>)
+      if (value != value) return convert_nan<D>(value, mode);
     double v = to_double(value);
     if ((mode & float_mode::ftz) != 0 && std::is_same_v<S, float>) v = flush(static_cast<float>(v));
     const bool integral = (mode & float_mode::abs) != 0;  // rni, rzi, rmi, rpi
@@ -100,6 +129,13 @@ D convert(S value, std::uint32_t mode) {
   }
 }
 
+// The NaNs of 16-bit formats widen with their payload, except that f16 has one NaN in single precision.
+double widen_nan(half v) {
+  const std::uint64_t bits = std::uint64_t{v.bits & 0x8000u} << 48 | 0x7FF8'0000'0000'0000 |
+                             std::uint64_t{v.bits & 0x3FFu} << 42;
+  return std::bit_cast<double>(bits);
+}
+
 template <class D, class S>
 void convert_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
   std::byte* d = x.out(i.o[0]);
@@ -113,7 +149,20 @@ void convert_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
   }
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
-    put_extended(d, l, convert<D>(get<S>(a, l), mode));
+    const S value = get<S>(a, l);
+    if constexpr (std::is_same_v<S, half> && std::is_same_v<D, double>) {
+      if ((value.bits & 0x7FFF) > 0x7C00 && (mode & float_mode::saturate) == 0) {
+        put(d, l, widen_nan(value));
+        continue;
+      }
+    }
+    if constexpr (std::is_same_v<S, bfloat> && std::is_same_v<D, float>) {
+      if (mode == 0) {
+        put(d, l, from_bfloat(value.bits));
+        continue;
+      }
+    }
+    put_extended(d, l, convert<D>(value, mode));
   }
 }
 
@@ -191,8 +240,8 @@ void convert_tensor_float(executor& x, const instruction& i, std::uint32_t lanes
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
     auto bits = get<std::uint32_t>(a, l);
-    if ((bits & 0x7F80'0000) != 0x7F80'0000) bits = (bits + 0x1000) & 0xFFFF'E000;
-    put(d, l, bits);
+    if ((bits & 0x7F80'0000) != 0x7F80'0000) bits += 0x1000;
+    put(d, l, bits & 0xFFFF'E000);
   }
 }
 

@@ -46,7 +46,8 @@ struct warp {
   std::array<std::uint32_t, warp_lanes> member_masks{};
   std::array<std::uint64_t, warp_lanes> exchange{};
 
-  std::uint64_t contention = 0;  // steps taken while other groups of this warp wait
+  std::uint64_t contention = 0;   // how long other groups of this warp have waited; see warp.cpp
+  std::uint64_t plain_steps = 0;  // not yet counted in it
   std::array<std::vector<std::byte>, warp_lanes> local;
   std::array<std::uint32_t, warp_lanes> local_top{};
   std::array<std::uint32_t, warp_lanes> thread_x{}, thread_y{}, thread_z{};
@@ -130,6 +131,10 @@ class executor final : public block {
   // --- memory
   std::byte* shared_data() { return shared_.get(); }
   std::uint32_t shared_bytes() const { return shared_bytes_; }
+  // Behind the program's shared memory lies what the system reserves, which cooperative groups use for large tiles.
+  std::uint32_t reserved_shared_offset() const { return (shared_bytes_ + 15) & ~15u; }
+  std::uint32_t shared_limit() const { return reserved_shared_offset() + reserved_shared_bytes; }
+  static constexpr std::uint32_t reserved_shared_bytes = 1024;
   const cached_range* find_range(std::uint64_t address, std::uint32_t bytes);
   void forget_ranges() { ranges_ = {}; }
   // Any generic address, for system calls; null when it is not readable.

@@ -29,6 +29,12 @@ inline constexpr std::uint32_t canonical_nan_32 = 0x7FFF'FFFF;
 inline float canonical(float v) { return v == v ? v : std::bit_cast<float>(canonical_nan_32); }
 inline double canonical(double v) { return v; }
 
+// What an operation that passes a NaN on makes of it: single precision has one NaN, double keeps sign and payload.
+inline float quiet(float) { return std::bit_cast<float>(canonical_nan_32); }
+inline double quiet(double v) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) | 0x0008'0000'0000'0000);
+}
+
 inline float flush(float v) {
   return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v;
 }

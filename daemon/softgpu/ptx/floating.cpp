@@ -213,7 +213,8 @@ void sign_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
   for_lanes(lanes, [=](std::uint32_t l) {
     T v = get<T>(a, l);
     if (ftz) v = flush(v);
-    put<T>(d, l, Negate ? -v : std::fabs(v));
+    const T result = Negate ? -v : std::fabs(v);
+    put<T>(d, l, v == v ? result : quiet(v));
   });
 }
 

@@ -64,8 +64,8 @@ std::uint16_t compute(std::uint16_t a, std::uint16_t b, std::uint16_t c, std::ui
     case half_op::fused: result = Format::round(fused_odd(x, y, Format::widen(c))); break;
     case half_op::minimum: result = extreme<Format>(a, b, mode, false); break;
     case half_op::maximum: result = extreme<Format>(a, b, mode, true); break;
-    case half_op::negate: return a ^ sign_bit;
-    case half_op::absolute: return a & 0x7FFF;
+    case half_op::negate: return x == x ? a ^ sign_bit : half_nan;
+    case half_op::absolute: return x == x ? a & 0x7FFF : half_nan;
   }
   if ((mode & float_mode::ftz) != 0) result = flush_half<Format>(result);
   const float value = Format::widen(result);

@@ -71,7 +71,7 @@ struct multiply_wide_op {
   }
   template <class T> Wide operator()(T a, T b, Wide c) const { return add_op{}((*this)(a, b), c); }
 };
-// The hardware divides by zero without a trap: all bits set; the remainder is then the dividend.
+// The hardware divides by zero without a trap: all bits of the quotient and of the remainder are set.
 struct divide_op {
   template <class T> T operator()(T a, T b) const {
     if (b == 0) return static_cast<T>(~T{0});
@@ -82,7 +82,7 @@ struct divide_op {
 };
 struct remainder_op {
   template <class T> T operator()(T a, T b) const {
-    if (b == 0) return a;
+    if (b == 0) return static_cast<T>(~T{0});
     if constexpr (std::is_signed_v<T>)
       if (b == -1) return 0;
     return static_cast<T>(a % b);
@@ -236,13 +236,14 @@ bool decode_sad(builder& b, const form& f) {
 }
 
 // min and max of two 16-bit halves, and .relu, which clamps below at zero.
-template <bool Max, class Half>
+template <bool Max, class Half, bool Relu>
 struct halves_op {
   std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
     std::uint32_t result = 0;
     for (std::uint32_t shift : {0u, 16u}) {
       const auto x = static_cast<Half>(a >> shift), y = static_cast<Half>(b >> shift);
-      const Half chosen = Max ? std::max(x, y) : std::min(x, y);
+      Half chosen = Max ? std::max(x, y) : std::min(x, y);
+      if (Relu) chosen = std::max<Half>(chosen, 0);
       result |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(chosen)) << shift;
     }
     return result;
@@ -262,8 +263,14 @@ struct relu_op {
 
 template <bool Max>
 bool decode_extreme(builder& b, const form& f) {
-  if (f.has("u16x2")) return emit_two(b, f, binary<halves_op<Max, std::uint16_t>, std::uint32_t>, type::b32, type::b32);
-  if (f.has("s16x2")) return emit_two(b, f, binary<halves_op<Max, std::int16_t>, std::uint32_t>, type::b32, type::b32);
+  using word = std::uint32_t;
+  if (f.has("u16x2"))
+    return emit_two(b, f, binary<halves_op<Max, std::uint16_t, false>, word>, type::b32, type::b32);
+  if (f.has("s16x2"))
+    return emit_two(b, f,
+                    f.has("relu") ? binary<halves_op<Max, std::int16_t, true>, word>
+                                  : binary<halves_op<Max, std::int16_t, false>, word>,
+                    type::b32, type::b32);
   if (f.has("relu") && !f.types.empty() && f.t() == type::s32)
     return emit_two(b, f, binary<relu_op<Max>, std::int32_t>, type::s32, type::s32);
   if constexpr (Max) return decode_binary<maximum_op>(b, f);

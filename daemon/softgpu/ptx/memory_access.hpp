@@ -38,7 +38,7 @@ class shared_space {
   shared_space(executor& x, const instruction& i) : x_(x), i_(i) {}
   std::byte* at(std::uint64_t address, std::uint32_t, std::uint32_t bytes, bool) {
     if ((address & (bytes - 1)) != 0) return raise_misaligned(x_, i_, address);
-    const std::uint64_t size = x_.shared_bytes();
+    const std::uint64_t size = x_.shared_limit();
     if (address >= size || bytes > size - address) return raise_illegal(x_, i_, address, "shared");
     return x_.shared_data() + address;
   }

@@ -93,8 +93,8 @@ class register_assigner {
     for (auto& block : blocks_) {
       const std::uint32_t end = block.last - 1;
       for (const auto target : targets(end)) block.successors.push_back(block_of[target]);
-      // Unconditional branches are taken to fall through as well: it only lengthens lives.
-      if (block.last < count) block.successors.push_back(block_of[block.last]);
+      if (block.last < count && !ends_flow(code_.instructions[end]))
+        block.successors.push_back(block_of[block.last]);
     }
   }
 

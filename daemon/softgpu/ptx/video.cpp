@@ -52,7 +52,7 @@ std::int64_t compute(video_op op, std::int64_t a, std::int64_t b, const video_mo
     case video_op::difference: return a < b ? b - a : a - b;
     case video_op::minimum: return std::min(a, b);
     case video_op::maximum: return std::max(a, b);
-    case video_op::average: return (a + b + 1) >> 1;
+    case video_op::average: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
     case video_op::shift_left: {
       const auto n = mode.clamp_shift != 0 ? std::min<std::int64_t>(b & 0xFFFFFFFF, 32) : b & 31;
       return n >= 32 ? 0 : static_cast<std::int64_t>(static_cast<std::uint32_t>(a) << n);
@@ -113,6 +113,9 @@ void scalar(executor& x, const instruction& i, std::uint32_t lanes) {
     const std::int64_t other = mode.signed_d != 0 ? std::int64_t{static_cast<std::int32_t>(c)} : std::int64_t{c};
     if (Op == video_op::multiply_add) v += other;
     if (mode.saturate != 0) v = limit(v, 32, mode.signed_d != 0);
+    // The intermediate result is a number of d's type for what follows.
+    if (mode.signed_d != 0) v = static_cast<std::int32_t>(v);
+    else v = static_cast<std::uint32_t>(v);
     if (mode.second == second_add) v += other;
     if (mode.second == second_min) v = std::min(v, other);
     if (mode.second == second_max) v = std::max(v, other);

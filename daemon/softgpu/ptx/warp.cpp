@@ -9,7 +9,10 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-constexpr std::uint64_t contention_max = 4096;  // steps that a group may keep others waiting
+// How long a group may keep others waiting. Instructions that a lane can spin with (atomics, volatile loads) weigh 64 and
+// more, as their handlers say; any others next to nothing, since a group that merely takes long must not lose the rest.
+constexpr std::uint64_t contention_max = 4096;
+constexpr std::uint64_t plain_steps_per_contention = 256;
 
 }  // namespace
 
@@ -53,12 +56,13 @@ std::uint64_t executor::run_warp(warp& w, std::uint64_t steps) {
   std::uint64_t spent = 0;
   yielded_ = false;
   while (spent < steps && !failed() && !yielded_ && pick_group(w)) {
-    std::uint64_t allowed = steps - spent;
-    if (contended_) allowed = std::min(allowed, contention_max);
     extra_steps_ = 0;
-    const std::uint64_t ran = run_group(allowed);
+    const std::uint64_t ran = run_group(steps - spent);
     spent += ran;
-    if (contended_) w.contention += ran + extra_steps_;
+    w.plain_steps += ran;
+    if (!contended_) continue;
+    w.contention += extra_steps_ + w.plain_steps / plain_steps_per_contention;
+    w.plain_steps %= plain_steps_per_contention;
   }
   return std::max<std::uint64_t>(spent, 1);
 }
@@ -76,7 +80,7 @@ std::uint64_t executor::run_group(std::uint64_t steps) {
     } else if (i.kind == flow::control) {
       i.run(*this, i, lanes);
       if (rescheduled_ || failed()) return steps - left;
-      if (contended_ && extra_steps_ + (steps - left) >= contention_max) break;
+      if (contended_ && extra_steps_ >= contention_max) break;
     } else {
       i.run(*this, i, lanes);
       if (i.kind == flow::checked && failed()) return steps - left;

@@ -8,11 +8,12 @@ namespace {
 
 enum : std::uint32_t { reads_carry = 1, writes_carry = 2, subtracts = 4, high_half = 8 };
 
-// d = (product or a) +- b +- carry. A borrow is kept as a carry, as the text of PTX has it: subc takes it away.
+// d = (product or a) + b + carry. Subtraction adds the complement, so the carry is set when nothing is borrowed; code
+// that reads it with addc after subc relies on that.
 template <class T, class Wide>
 T extended(T left, T right, bool carry_in, bool subtract, bool& carry_out) {
-  const Wide sum = subtract ? Wide{left} - Wide{right} - Wide{carry_in}
-                            : Wide{left} + Wide{right} + Wide{carry_in};
+  if (subtract) right = static_cast<T>(~right);
+  const Wide sum = Wide{left} + Wide{right} + Wide{carry_in};
   carry_out = (sum >> (sizeof(T) * 8) & 1) != 0;
   return static_cast<T>(sum);
 }
@@ -32,7 +33,7 @@ void carry_chain(executor& x, const instruction& i, std::uint32_t lanes) {
       left = static_cast<T>((i.sub & high_half) != 0 ? product >> (sizeof(T) * 8) : product);
       right = get<T>(c, l);
     }
-    const bool carry_in = (i.sub & reads_carry) != 0 && (carries >> l & 1) != 0;
+    const bool carry_in = (i.sub & reads_carry) != 0 ? (carries >> l & 1) != 0 : (i.sub & subtracts) != 0;
     bool carry_out = false;
     put<T>(d, l, extended<T, Wide>(left, right, carry_in, (i.sub & subtracts) != 0, carry_out));
     if ((i.sub & writes_carry) != 0)
