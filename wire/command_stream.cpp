@@ -23,8 +23,10 @@ void sleep_for(std::chrono::nanoseconds length) {
 error command_stream::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
   for (;;) {
     if (!state_.ok()) return state_.code();
-    const auto used = tail_.load(std::memory_order_relaxed) - sent_.load(std::memory_order_acquire);
-    if (ring_.capacity() - used >= bytes) return error::ok;
+    const auto tail = tail_.load(std::memory_order_relaxed);
+    if (ring_.capacity() - (tail - sent_seen_) >= bytes) return error::ok;
+    sent_seen_ = sent_.load(std::memory_order_acquire);
+    if (ring_.capacity() - (tail - sent_seen_) >= bytes) return error::ok;
     lock.unlock();
     net::io_result result;
     {
@@ -126,8 +128,15 @@ void command_stream::write_until_end() {
   if (policy_.few_cores()) prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   auto since = std::chrono::steady_clock::now();
   while (state_.ok()) {
-    if (appended() != sent_.load(std::memory_order_acquire)) {
-      if (send_until(appended()) != error::ok) return;
+    const auto end = appended();
+    if (const auto sent = sent_.load(std::memory_order_acquire); sent != end) {
+      const auto found = std::chrono::steady_clock::now();
+      while (sent_.load(std::memory_order_acquire) < end &&
+             !policy_.ripe(std::chrono::steady_clock::now() - found, appended() - sent))
+        relax();
+      // Whoever called in the meantime has taken all along.
+      if (sent_.load(std::memory_order_acquire) < end && send_until(appended()) != error::ok)
+        return;
       since = std::chrono::steady_clock::now();
       if (!policy_.few_cores()) continue;
     }

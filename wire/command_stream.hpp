@@ -84,13 +84,16 @@ class command_stream {
   const fail_function fail_;
   magic_ring ring_;
 
+  // What appenders touch, what the writer polls and what senders touch lie on cache lines of their own: an append costs one
+  // transfer between cores, not four.
   alignas(64) std::mutex append_mutex_;
-  std::uint64_t sequence_ = 0;
-  std::atomic<std::uint64_t> tail_{0};  // written under append_mutex_
-  std::atomic<std::uint64_t> posted_{0}, called_{0}, ack_{0};
+  std::uint64_t sequence_ = 0, sent_seen_ = 0;  // the latter: sent_ when it was last looked at
+  alignas(64) std::atomic<std::uint64_t> posted_{0};
+  std::atomic<std::uint64_t> called_{0}, ack_{0};
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // written under append_mutex_
 
   alignas(64) std::mutex send_mutex_;
-  std::atomic<std::uint64_t> sent_{0};  // written under send_mutex_
+  alignas(64) std::atomic<std::uint64_t> sent_{0};  // written under send_mutex_
   std::atomic<std::uint64_t> sends_{0};
   std::atomic<std::int64_t> last_sent_{0};  // ticks of the steady clock
 

@@ -43,6 +43,14 @@ TEST_CASE("the writer parks after 50 us of emptiness, and naps where cores are f
   CHECK(few.found_empty(t + 50us, t) == writer_action::park);
 }
 
+TEST_CASE("the writer gives a record company for 3 us at most", "[flush]") {
+  const flush_policy many(16), few(2);
+  CHECK_FALSE(many.ripe(2us, 64));
+  CHECK(many.ripe(3us, 64));
+  CHECK(many.ripe(0us, 16u << 10));
+  CHECK(few.ripe(0us, 64));
+}
+
 TEST_CASE("a record over the end of the ring is contiguous", "[ring]") {
   magic_ring ring;
   REQUIRE(ring.map(3000) == EINVAL);

@@ -2,6 +2,7 @@
 // Both ends of a session in one process, over loopback: order, replies, pushes, bulk data, goodbye,
 // idleness.
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <cstring>
 #include <map>
@@ -317,6 +318,26 @@ TEST_CASE("a goodbye ends the session in order and is no loss", "[session]") {
   reply r;
   CHECK(c->call({echo, 1, 0}, note{}, r) == error::shut_down);
   CHECK(c->post({echo, 1, 0}, note{}) == error::shut_down);
+}
+
+TEST_CASE("the child of a fork forgets its parent's session without harm to it", "[session]") {
+  setup t;
+  auto c = connected(t.server.options());
+  reply r;
+  REQUIRE(c->call({echo, 1, 0}, note{}, r) == error::ok);
+  const pid_t child = fork();
+  if (child == 0) {
+    c->abandon_after_fork();
+    const bool forgotten = c->post({record, 1, 0}, note{}) == error::shut_down &&
+                           c->call({echo, 1, 0}, note{}, r) == error::shut_down;
+    _exit(forgotten ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(c->post({record, 1, 0}, note{}) == error::ok);
+  CHECK(c->call({echo, 1, 0}, note{}, r) == error::ok);
+  CHECK(t.log.size() == 1);
 }
 
 TEST_CASE("idle ends use no processor time", "[session]") {
