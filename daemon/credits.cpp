@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/credits.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "daemon/contexts.hpp"
+#include "daemon/daemon_thread.hpp"
+#include "daemon/worker.hpp"
+#include "wire/generated/messages_internal.hpp"
+
+namespace gpuwire::daemon {
+namespace {
+constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t words_per_page = page_bytes / sizeof(std::uint32_t);
+}  // namespace
+
+// Counter words of one context, given out and taken back under a lock, because the last owner of a word may be the credit
+// thread. The memory is never unmapped: the GPU of a dying context may still write to it.
+struct credit_keeper::word_page : std::enable_shared_from_this<credit_keeper::word_page> {
+  std::mutex mutex;
+  std::uint32_t* host = nullptr;
+  CUdeviceptr device = 0;
+  std::array<std::uint32_t, words_per_page> values{};
+  std::vector<std::uint32_t> free;
+
+  std::shared_ptr<counter_word> take() {
+    std::lock_guard lock(mutex);
+    if (free.empty()) return nullptr;
+    const auto index = free.back();
+    free.pop_back();
+    auto* word = new counter_word{host + index, device + index * sizeof(std::uint32_t), values[index]};
+    return {word, [page = shared_from_this(), index](counter_word* w) {
+              std::lock_guard lock(page->mutex);
+              page->values[index] = w->value;
+              page->free.push_back(index);
+              delete w;
+            }};
+  }
+};
+
+void credit_keeper::start() {
+  start_thread(worker_, "gpuwire-credit", [this] { run(); });
+}
+
+void credit_keeper::count(const credit_key& key, std::uint64_t bytes, CUstream native, std::uint32_t stream_context) {
+  take_gone_contexts();
+  const bool due = ledger_.count(key, bytes);
+  if (!due && bytes == 0) return;
+  auto& place = places_[key];
+  place.native = native;
+  place.context = stream_context;
+  if (due) place_marker(key, place);
+  if (!ledger_.session_due()) return;
+  const auto before = stream_context;
+  for (const auto& other : ledger_.streams_with_unmarked_bytes()) place_marker(other, places_[other]);
+  enter_context(worker_, before);
+}
+
+void credit_keeper::place_marker(const credit_key& key, stream_place& place) {
+  marker m;
+  const auto totals = ledger_.mark(key);
+  m.key = key;
+  m.operations = totals.operations;
+  m.bytes = totals.bytes;
+  m.context = place.context;
+  enter_context(worker_, place.context);
+  if (!write_word(m, place)) {
+    auto problem = CUDA_SUCCESS;
+    m.event = worker_.events.acquire(place.context, problem);
+    if (problem == CUDA_SUCCESS) problem = worker_.driver().cuEventRecord(m.event, place.native);
+    // A context that refuses even this will not run anything any more: nobody may wait for it.
+    if (problem != CUDA_SUCCESS) return tell(m);
+  }
+  std::lock_guard lock(mutex_);
+  m.serial = ++last_serial_;
+  outstanding_.push_back(std::move(m));
+  changed_.notify_one();
+}
+
+bool credit_keeper::write_word(marker& m, stream_place& place) {
+  const auto& d = worker_.driver();
+  const auto write = d.cuStreamWriteValue32_v2 ? d.cuStreamWriteValue32_v2 : d.cuStreamWriteValue32;
+  if (!words_work_ || write == nullptr) return false;
+  if (!place.word) place.word = make_word(place.context);
+  if (!place.word) return words_work_ = false;
+  const auto value = place.word->value + 1;
+  if (write(place.native, place.word->device, value, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) return words_work_ = false;
+  place.word->value = value;
+  m.word = place.word;
+  m.value = value;
+  return true;
+}
+
+std::shared_ptr<counter_word> credit_keeper::make_word(std::uint32_t context) {
+  auto& page = pages_[context];
+  if (page) {
+    if (auto word = page->take()) return word;
+  }
+  const auto& d = worker_.driver();
+  if (d.cuMemHostRegister_v2 == nullptr || d.cuMemHostGetDevicePointer_v2 == nullptr) return nullptr;
+  void* memory = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  CUdeviceptr device = 0;
+  const auto flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
+  if (d.cuMemHostRegister_v2(memory, page_bytes, flags) != CUDA_SUCCESS ||
+      d.cuMemHostGetDevicePointer_v2(&device, memory, 0) != CUDA_SUCCESS) {
+    ::munmap(memory, page_bytes);
+    return nullptr;
+  }
+  page = std::make_shared<word_page>();
+  page->host = static_cast<std::uint32_t*>(memory);
+  page->device = device;
+  for (std::uint32_t i = words_per_page; i-- > 0;) page->free.push_back(i);
+  return page->take();
+}
+
+void credit_keeper::stream_gone(const credit_key& key) {
+  ledger_.forget(key);
+  places_.erase(key);
+}
+
+void credit_keeper::lane_gone(std::uint32_t lane) {
+  ledger_.forget_lane(lane);
+  std::erase_if(places_, [&](const auto& entry) { return lane != 0 && entry.first.lane == lane; });
+}
+
+void credit_keeper::settle(std::uint32_t context) {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [&, until = last_serial_] {
+    return std::none_of(outstanding_.begin(), outstanding_.end(),
+                        [&](const marker& m) { return m.context == context && m.serial <= until; });
+  });
+}
+
+void credit_keeper::context_gone(std::uint32_t context) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(outstanding_, [&](const marker& m) { return m.context == context; });
+  gone_contexts_.push_back(context);
+  any_gone_.store(true, std::memory_order_release);
+}
+
+void credit_keeper::take_gone_contexts() {
+  if (!any_gone_.load(std::memory_order_acquire)) return;
+  std::vector<std::uint32_t> gone;
+  {
+    std::lock_guard lock(mutex_);
+    gone.swap(gone_contexts_);
+    any_gone_.store(false, std::memory_order_release);
+  }
+  for (const auto context : gone) {
+    std::vector<credit_key> keys;
+    for (const auto& [key, place] : places_) {
+      if (place.context == context) keys.push_back(key);
+    }
+    for (const auto& key : keys) stream_gone(key);
+    ledger_.forget_context(context);
+    pages_.erase(context);
+  }
+}
+
+bool credit_keeper::complete(marker& m) {
+  if (m.word) return static_cast<std::int32_t>(__atomic_load_n(m.word->host, __ATOMIC_ACQUIRE) - m.value) >= 0;
+  enter_context(worker_, m.context);
+  if (worker_.driver().cuEventQuery(m.event) == CUDA_ERROR_NOT_READY) return false;
+  worker_.events.release(m.event, m.context);
+  return true;
+}
+
+void credit_keeper::tell(const marker& m) {
+  msg::credit::request notice;
+  notice.stream = m.key.stream;
+  notice.context = m.key.context;
+  notice.operations_completed = m.operations;
+  notice.bytes_completed = m.bytes;
+  (void)worker_.session->push(notice, msg::credit::call_id, m.key.lane);
+}
+
+void credit_keeper::run() {
+  auto pause = limits::credit_sleep_min;
+  for (;;) {
+    std::vector<marker> done;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !outstanding_.empty(); });
+      // Nothing here waits for the GPU, so a context cannot go while its events are looked at.
+      std::erase_if(outstanding_, [&](marker& m) {
+        if (!complete(m)) return false;
+        done.push_back(std::move(m));
+        return true;
+      });
+    }
+    if (!done.empty()) settled_.notify_all();
+    for (const auto& m : done) tell(m);
+    pause = done.empty() ? std::min(pause * 2, limits::credit_sleep_max) : limits::credit_sleep_min;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace gpuwire::daemon

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules and libraries. One reply to a load tells everything that the client will want to know of its kernels.
+#include <fmt/format.h>
+
+#include "daemon/call_context.hpp"
+#include "daemon/generated/custom.hpp"
+#include "daemon/image_bytes.hpp"
+#include "daemon/log.hpp"
+
+namespace gpuwire::daemon {
+namespace {
+
+using call = msg::load_image;
+
+enum class image_kind : std::uint8_t { module = 0, library = 1 };
+
+// Options and their values as the driver takes them, with our own log buffers in place of the client's.
+class jit_options {
+ public:
+  CUresult read(const call::request& q) {
+    if (q.options.size != q.option_values.size || q.options.size > limits::jit_options_max) return CUDA_ERROR_INVALID_VALUE;
+    info_.resize(std::min(q.info_log_bytes, limits::log_buffer_bytes_max));
+    error_.resize(std::min(q.error_log_bytes, limits::log_buffer_bytes_max));
+    for (std::uint32_t i = 0; i < q.options.size; ++i) {
+      const auto option = static_cast<CUjit_option>(q.options[i]);
+      auto value = reinterpret_cast<void*>(q.option_values[i]);
+      switch (option) {
+        case CU_JIT_INFO_LOG_BUFFER: value = info_.empty() ? nullptr : info_.data(); break;
+        case CU_JIT_ERROR_LOG_BUFFER: value = error_.empty() ? nullptr : error_.data(); break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: value = reinterpret_cast<void*>(info_.size()); break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: value = reinterpret_cast<void*>(error_.size()); break;
+        case CU_JIT_GLOBAL_SYMBOL_NAMES:
+        case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+        case CU_JIT_REFERENCED_KERNEL_NAMES:
+        case CU_JIT_REFERENCED_VARIABLE_NAMES: return CUDA_ERROR_NOT_SUPPORTED;  // pointers
+        default:
+          // An option of a later driver could be a pointer, and a number from a client must never be one.
+          if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+      }
+      options_.push_back(option);
+      values_.push_back(value);
+    }
+    return CUDA_SUCCESS;
+  }
+
+  unsigned count() const { return static_cast<unsigned>(options_.size()); }
+  CUjit_option* options() { return options_.empty() ? nullptr : options_.data(); }
+  void** values() { return values_.empty() ? nullptr : values_.data(); }
+
+  void tell(call::reply& r) {
+    results_.clear();
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      const bool pointer = options_[i] == CU_JIT_INFO_LOG_BUFFER || options_[i] == CU_JIT_ERROR_LOG_BUFFER;
+      results_.push_back(pointer ? 0 : reinterpret_cast<std::uint64_t>(values_[i]));
+    }
+    r.option_results = {results_.data(), static_cast<std::uint32_t>(results_.size())};
+    r.info_log = text_of(info_);
+    r.error_log = text_of(error_);
+  }
+
+ private:
+  static std::string_view text_of(const std::vector<char>& buffer) {
+    return {buffer.data(), ::strnlen(buffer.data(), buffer.size())};
+  }
+
+  std::vector<CUjit_option> options_;
+  std::vector<void*> values_;
+  std::vector<char> info_, error_;
+  std::vector<std::uint64_t> results_;
+};
+
+// Names, handles and parameter layouts of all kernels of an image.
+class kernel_list {
+ public:
+  template <class Native, class NameOf, class ParameterOf>
+  void add(Native native, std::uint64_t handle, NameOf name_of, ParameterOf parameter_of) {
+    const char* name = nullptr;
+    if (name_of == nullptr || name_of(&name, native) != CUDA_SUCCESS || name == nullptr) return;
+    std::uint32_t count = 0;
+    std::size_t offset = 0, bytes = 0;
+    while (parameter_of != nullptr && parameter_of(native, count, &offset, &bytes) == CUDA_SUCCESS) {
+      offsets_.push_back(static_cast<std::uint32_t>(offset));
+      bytes_.push_back(static_cast<std::uint32_t>(bytes));
+      ++count;
+    }
+    if (!handles_.empty()) names_ += '\0';
+    names_ += name;
+    handles_.push_back(handle);
+    counts_.push_back(count);
+  }
+
+  void tell(call::reply& r) const {
+    r.kernels = {handles_.data(), static_cast<std::uint32_t>(handles_.size())};
+    r.kernel_names = {reinterpret_cast<const std::byte*>(names_.data()), names_.size()};
+    r.parameter_counts = {counts_.data(), static_cast<std::uint32_t>(counts_.size())};
+    r.parameter_offsets = {offsets_.data(), static_cast<std::uint32_t>(offsets_.size())};
+    r.parameter_bytes = {bytes_.data(), static_cast<std::uint32_t>(bytes_.size())};
+  }
+
+ private:
+  std::vector<std::uint64_t> handles_;
+  std::string names_;
+  std::vector<std::uint32_t> counts_, offsets_, bytes_;
+};
+
+void list_library(call_context& c, CUlibrary library, kernel_list& list) {
+  const auto& d = c.driver();
+  unsigned count = 0;
+  if (!d.cuLibraryGetKernelCount || !d.cuLibraryEnumerateKernels) return;
+  if (d.cuLibraryGetKernelCount(&count, library) != CUDA_SUCCESS || count == 0) return;
+  std::vector<CUkernel> kernels(count);
+  if (d.cuLibraryEnumerateKernels(kernels.data(), count, library) != CUDA_SUCCESS) return;
+  for (const auto kernel : kernels) {
+    if (kernel != nullptr) list.add(kernel, c.mint<handle_kind::kernel>(kernel), d.cuKernelGetName, d.cuKernelGetParamInfo);
+  }
+}
+
+void list_module(call_context& c, CUmodule module, kernel_list& list) {
+  const auto& d = c.driver();
+  unsigned count = 0;
+  if (!d.cuModuleGetFunctionCount || !d.cuModuleEnumerateFunctions) return;
+  if (d.cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS || count == 0) return;
+  std::vector<CUfunction> functions(count);
+  if (d.cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return;
+  for (const auto f : functions) {
+    if (f != nullptr) list.add(f, c.mint<handle_kind::function>(f), d.cuFuncGetName, d.cuFuncGetParamInfo);
+  }
+}
+
+// The library options that carry no pointer. The driver's own copy of the image makes "binary is preserved" needless.
+CUresult check_library_options(const call::request& q) {
+  if (q.library_options.size != q.library_option_values.size) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto option : q.library_options) {
+    if (option == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
+    return option == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+outcome load(call_context& c, const call::request& q, const image_bytes& image) {
+  const auto& d = c.driver();
+  call::reply r;
+  jit_options options;
+  kernel_list list;
+  auto result = options.read(q);
+  if (result == CUDA_SUCCESS) result = check_library_options(q);
+  if (result != CUDA_SUCCESS) return c.finish<call>(result, r);
+  if (static_cast<image_kind>(q.kind) == image_kind::library) {
+    if (d.cuLibraryLoadData == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, r);
+    CUlibrary library = nullptr;
+    result = d.cuLibraryLoadData(&library, image.pointer(), options.options(), options.values(), options.count(), nullptr,
+                                 nullptr, 0);
+    if (result == CUDA_SUCCESS) {
+      r.handle = c.mint<handle_kind::library>(library);
+      c.image_of_minted(r.handle);
+      list_library(c, library, list);
+    }
+  } else {
+    if (d.cuModuleLoadDataEx == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, r);
+    CUmodule module = nullptr;
+    result = d.cuModuleLoadDataEx(&module, image.pointer(), options.count(), options.options(), options.values());
+    if (result == CUDA_SUCCESS) {
+      r.handle = c.mint<handle_kind::module>(module);
+      c.image_of_minted(r.handle);
+      list_module(c, module, list);
+    }
+  }
+  options.tell(r);
+  list.tell(r);
+  if (result != CUDA_SUCCESS) {
+    log_debug("the driver refused device code", {{"result", std::to_string(static_cast<int>(result))},
+                                                 {"bytes", std::to_string(q.image_bytes)},
+                                                 {"text", std::string(r.error_log)}});
+  }
+  return c.finish<call>(result, r);
+}
+
+}  // namespace
+
+namespace custom {
+
+outcome load_image(call_context& c, const call::request& q) {
+  const bool bulk = c.bulk();
+  if (q.kind > 1 || q.wrapper_version > 2 || q.image_bytes == 0 || q.image_bytes > limits::image_bytes_max ||
+      q.part_bytes.size > limits::image_parts_max || (!bulk && q.image.size != q.image_bytes)) {
+    return c.malformed();
+  }
+  const auto image = image_bytes::make(q.image_bytes);
+  if (bulk) {
+    c.bulk_taken();
+    c.owner().session->expect_bulk(c.ticket().sequence, image, q.image_bytes);
+    if (image == nullptr) return c.finish<call>(CUDA_ERROR_OUT_OF_MEMORY, {});
+    if (!image->wait()) return c.deferred();  // the session ends
+  } else {
+    if (image == nullptr) return c.finish<call>(CUDA_ERROR_OUT_OF_MEMORY, {});
+    image->fill(q.image.span());
+  }
+  if (q.wrapper_version != 0 && !image->wrap(q.wrapper_version, q.part_bytes.span())) return c.malformed();
+  return load(c, q, *image);
+}
+
+outcome unload_image(call_context& c, const msg::unload_image::request& q) {
+  using unload = msg::unload_image;
+  const auto& d = c.driver();
+  auto result = CUDA_ERROR_NOT_SUPPORTED;
+  if (static_cast<handle_kind>(wire::handle_kind_of(q.handle)) == handle_kind::library) {
+    const auto library = c.native<handle_kind::library>(q.handle);
+    if (c.failed()) return c.finish<unload>(c.failure(), {});
+    if (d.cuLibraryUnload) result = d.cuLibraryUnload(library);
+    if (result == CUDA_SUCCESS) c.release<handle_kind::library>(q.handle);
+  } else {
+    const auto module = c.native<handle_kind::module>(q.handle);
+    if (c.failed()) return c.finish<unload>(c.failure(), {});
+    if (d.cuModuleUnload) result = d.cuModuleUnload(module);
+    if (result == CUDA_SUCCESS) c.release<handle_kind::module>(q.handle);
+  }
+  if (result == CUDA_SUCCESS) c.owner().image_gone(q.handle);
+  c.owner().output.flush(*c.owner().session);
+  return c.finish<unload>(result, {});
+}
+
+}  // namespace custom
+}  // namespace gpuwire::daemon
