@@ -102,7 +102,7 @@ std::shared_ptr<kernel_run> make_run(const std::shared_ptr<function>& which, con
   run->launch.heap.free = [heap](std::uint64_t address) { heap->release(address); };
   run->keep_alive = which->in;
   run->block_count = wanted.block_count();
-  run->cooperative = wanted.cooperative;
+  run->launch.cooperative = run->cooperative = wanted.cooperative;
   const unsigned per_multiprocessor = std::max(
       1u, resident_blocks(which->info(), wanted.block_threads(), wanted.dynamic_shared_bytes));
   run->resident_max = std::uint64_t{per_multiprocessor} * in.on.multiprocessors;
