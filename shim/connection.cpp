@@ -28,6 +28,7 @@ struct connector {
   std::mutex mutex;
   std::atomic<std::uint64_t> attempts{0};
   CUresult last_result = CUDA_SUCCESS;
+  std::chrono::steady_clock::time_point shared_until{};  // by try_connection
   std::string last_line;
 };
 
@@ -167,7 +168,8 @@ CUresult need_connection() {
   if (guard::now() != phase::untouched) return CUDA_SUCCESS;
   // Whoever waited for a failed attempt shares its result instead of trying again one after the
   // other.
-  if (c.attempts.load(std::memory_order_relaxed) != attempts_before) return c.last_result;
+  const bool shared = std::chrono::steady_clock::now() < std::exchange(c.shared_until, {});
+  if (shared || c.attempts.load(std::memory_order_relaxed) != attempts_before) return c.last_result;
   if (!guard::arm()) {
     static once said;
     if (said.first()) log_debug("the system has no pages that are wiped on fork");
@@ -182,6 +184,16 @@ CUresult need_connection() {
     guard::disarm();
   }
   return c.last_result;
+}
+
+CUresult try_connection() {
+  const CUresult r = need_connection();
+  if (r != CUDA_SUCCESS) {
+    auto& c = the_connector();
+    std::lock_guard lock(c.mutex);
+    c.shared_until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  }
+  return r;
 }
 
 CUresult initialise() {

@@ -11,6 +11,11 @@ namespace gpuwire::shim {
 // the next call tries anew.
 CUresult need_connection();
 
+// The same for a caller that can do without a server. The next call shares a failure that is
+// younger than a second: a program that asks for the version and then initialises waits for one
+// deadline, not two.
+CUresult try_connection();
+
 // What the driver's cuInit said when the session opened; the session must be open.
 CUresult initialise();
 

@@ -51,11 +51,13 @@ CUresult cuInit(unsigned int Flags) {
   return initialise();
 }
 
+// Without a server the answer is this library's own version, as a driver without a GPU would say;
+// that there is no server is then cuInit's to tell. The CUDA runtime calls any other code here an
+// outdated driver.
 CUresult cuDriverGetVersion(int* driverVersion) {
   if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!guard::in_forked_child())
-    if (const CUresult r = shim::need_connection(); r != CUDA_SUCCESS) return r;
-  *driverVersion = state().driver_version;
+  const bool known = guard::in_forked_child() || try_connection() == CUDA_SUCCESS;
+  *driverVersion = known && state().driver_version != 0 ? state().driver_version : CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
