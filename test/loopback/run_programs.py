@@ -24,7 +24,9 @@ def main():
             spoken = [line for line in result.out.splitlines() if "a line from the device" in line]
             wanted = [f"thread {i} of block 0: a line from the device, {1.25 * i:.3f}, 0x{0xfeed + i:x}" for i in range(4)]
             passed = passed and spoken == wanted
-        if passed and result.err:
+        # The soft GPU names what it refuses on its own stderr, which is the client's, as with a real driver's assertions.
+        unasked = [line for line in result.err.splitlines() if not line.startswith("gpuwire soft GPU: ")]
+        if passed and (unasked or result.err and name not in ("bad_calls", "contexts_and_images")):
             print("it wrote to stderr unasked")
             passed = False
         if passed and not harness.wait_until(lambda: not daemon.workers(), 2 * harness.SLOWDOWN):
