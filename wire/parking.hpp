@@ -43,4 +43,31 @@ class spin_limit {
   std::chrono::steady_clock::time_point until_;
 };
 
+// How long to spin before the next wait. Where cores are few, the peer that is waited for may need this very core: after
+// spinning in vain three times the next waits block at once, then it is tried again. Used by one thread at a time.
+class spin_budget {
+ public:
+  explicit spin_budget(int cores, std::chrono::microseconds usual = std::chrono::microseconds(50))
+      : few_cores_(cores <= 2), usual_(usual) {}
+
+  std::chrono::microseconds next() {
+    if (blocking_ == 0) return usual_;
+    --blocking_;
+    return std::chrono::microseconds(0);
+  }
+  // After a wait for which next() gave more than nothing.
+  void spun(bool in_vain) {
+    if (!few_cores_) return;
+    failures_ = in_vain ? failures_ + 1 : 0;
+    if (failures_ < 3) return;
+    failures_ = 0;
+    blocking_ = 32;
+  }
+
+ private:
+  bool few_cores_;
+  std::chrono::microseconds usual_;
+  int failures_ = 0, blocking_ = 0;
+};
+
 }  // namespace gpuwire::wire

@@ -26,7 +26,8 @@ reply_board::reply_board(net::socket& socket, session_state& state, int cores, f
       state_(state),
       followers_spin_(cores > 2),
       fail_(std::move(fail)),
-      received_(256u << 10, limits::reply_bytes_max) {}
+      received_(256u << 10, limits::reply_bytes_max),
+      spin_(cores, limits::spin_us) {}
 
 void reply_board::set_state(waiter& w, std::uint32_t state) {
   // The waiter may be gone once it has seen the state; waking an address where nobody waits is
@@ -112,10 +113,15 @@ void reply_board::follow(waiter& w) {
 }
 
 void reply_board::lead(waiter& w) {
-  spin_limit limit(limits::spin_us);
+  const auto length = spin_.next();
+  const spin_limit limit(length);
+  bool blocked = false;
   for (;;) {
     if (!deliver_received()) return;
-    if (w.state.load(std::memory_order_relaxed) >= waiter::answered) return;
+    if (w.state.load(std::memory_order_relaxed) >= waiter::answered) {
+      if (length.count() != 0) spin_.spun(blocked);
+      return;
+    }
     const auto result = socket_.receive_now(received_.space());
     switch (result.status) {
       case net::io::done:
@@ -126,6 +132,7 @@ void reply_board::lead(waiter& w) {
       case net::io::would_wait:
         if (!state_.ok()) return;
         if (limit.over()) {
+          blocked = true;
           waits_.fetch_add(1, std::memory_order_relaxed);
           socket_.wait_readable(net::no_limit);
         }

@@ -18,6 +18,7 @@
 #include "wire/client.hpp"
 #include "wire/frame_buffer.hpp"
 #include "wire/net/socket.hpp"
+#include "wire/parking.hpp"
 #include "wire/session_state.hpp"
 
 namespace gpuwire::wire {
@@ -87,6 +88,7 @@ class reply_board {
 
   // The leader's alone.
   frame_buffer received_;
+  spin_budget spin_;
   std::atomic<std::uint64_t> replies_{0}, waits_{0}, bytes_received_{0};
 };
 

@@ -10,6 +10,7 @@
 #include "wire/frame_buffer.hpp"
 #include "wire/limits.hpp"
 #include "wire/magic_ring.hpp"
+#include "wire/parking.hpp"
 
 using namespace gpuwire::wire;
 using namespace std::chrono_literals;
@@ -49,6 +50,24 @@ TEST_CASE("the writer gives a record company for 3 us at most", "[flush]") {
   CHECK(many.ripe(3us, 64));
   CHECK(many.ripe(0us, 16u << 10));
   CHECK(few.ripe(0us, 64));
+}
+
+TEST_CASE("spinning in vain is given up for a while where cores are few", "[spin]") {
+  spin_budget few(2, 50us), many(16, 50us);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(few.next() == 50us);
+    few.spun(true);
+    CHECK(many.next() == 50us);
+    many.spun(true);
+  }
+  for (int i = 0; i < 32; ++i) CHECK(few.next() == 0us);
+  CHECK(few.next() == 50us);
+  few.spun(true);
+  few.spun(true);
+  few.spun(false);
+  few.spun(true);
+  CHECK(few.next() == 50us);
+  CHECK(many.next() == 50us);
 }
 
 TEST_CASE("a record over the end of the ring is contiguous", "[ring]") {
