@@ -75,13 +75,16 @@ class ClientMeetsBadServer(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0 and os.path.exists("/dev/net/tun"), "needs root for a network namespace")
     def test_a_black_hole_in_a_network_namespace(self):
-        prefix = ("unshare", "-n", sys.executable, __file__, "--in-black-hole")
-        self.expect_failure("10.9.9.9:14840", "10.9.9.9:14840", prefix=prefix)
+        prefix = ("unshare", "-n", sys.executable, os.path.abspath(__file__), "--in-black-hole")
+        environment = harness.client_environment("10.9.9.9:14840", GPUWIRE_BUILD=harness.BUILD)
+        self.expect_failure("10.9.9.9:14840", "10.9.9.9:14840", environment=environment, prefix=prefix)
 
     def test_a_server_that_says_nothing(self):
-        hold = []
-        with listener(hold.append) as port:
+        held = []
+        with listener(held.append) as port:
             self.expect_failure(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
+        for connection in held:
+            connection.close()
 
     def test_a_server_that_closes_at_once(self):
         with listener(lambda connection: connection.close()) as port:
@@ -187,11 +190,12 @@ class Tokens(unittest.TestCase):
             self.assertNotIn("a secret of some length", daemon.log_text())
             self.assertNotIn("another secret", daemon.log_text())
 
-    def test_a_token_where_none_is_needed_is_fine(self):
+    def test_a_server_that_cannot_prove_that_it_knows_the_token_is_not_used(self):
         with harness.Daemon() as daemon:
             environment = daemon.client_environment(GPUWIRE_TOKEN_FILE=self.file("any", "something"))
             result = harness.run_client(harness.program("probe"), environment=environment)
-            self.assertEqual(result.code, 0, str(result))
+            self.assertEqual(result.code, 3, str(result))
+            self.assertIn("token", result.err)
 
     def test_a_token_file_that_is_not_there(self):
         with harness.Daemon() as daemon:

@@ -95,7 +95,9 @@ class Daemon:
         guard.cancel()
         if not self.port:
             self.stop()
-            raise AssertionError("gpuwired did not say where it listens:\n" + self.log_text())
+            text = self.log_text()
+            self.log.close()
+            raise AssertionError("gpuwired did not say where it listens:\n" + text)
         return self
 
     def __exit__(self, kind, value, trace):
@@ -105,7 +107,9 @@ class Daemon:
             print("--- log of gpuwired", self.log_text(), sep="\n", file=sys.stderr, flush=True)
         if kind is None and died is not None:
             raise AssertionError(f"gpuwired ended by itself with {died}")
-        if kind is None and (report := self.sanitizer_report()):
+        report = self.sanitizer_report()
+        self.log.close()
+        if kind is None and report:
             raise AssertionError(report)
 
     def stop(self):

@@ -79,22 +79,28 @@ def file_lengths(tree):
             yield f"{name}: {lines} lines, at most {FILE_LINES_MAX}: split it by purpose"
 
 
-FUNCTION_START = re.compile(r"^( *)(?!(?:if|for|while|switch|else|do|catch|return|namespace|struct|class|enum|union|extern|try|case|default)\b)"
-                            r"[A-Za-z_~][^;={}]*\(.*\{$|^( *)\S.*\) (?:const )?(?:noexcept )?(?:-> \S+ )?\{$")
-CONTROL = re.compile(r"^\s*(\}? ?(if|for|while|switch|else|do|catch|return|namespace|struct|class|enum|union|extern|try|case|default)\b|\})")
+NO_FUNCTION = re.compile(r"^\W*(if|for|while|switch|else|do|catch|return|namespace|struct|class|enum|union|try|case|default)\b")
+STATEMENT_END = re.compile(r"([;{}:]|\*/)$|^\s*(#|//|$)")
 
 
 def functions(text):
-    """(name, lines) of each function whose braces stand as clang-format puts them: the end is a brace at the same indent."""
+    """(name, lines) of each function whose braces stand as clang-format puts them: a statement that ends in a brace and has a
+    parameter list; the end is the next brace at the indent of the statement's first line."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        if CONTROL.match(line) or not FUNCTION_START.match(line) or "[" in line.split("(")[0]:
+        if not line.endswith("{"):
             continue
-        indent = len(line) - len(line.lstrip())
-        named = re.search(r"([A-Za-z_~][\w:~]*)\s*\(", line)
+        start = number
+        while start > 0 and not STATEMENT_END.search(re.sub(r"\s*//.*", "", lines[start - 1])):
+            start -= 1
+        statement = " ".join(part.strip() for part in lines[start:number + 1])
+        named = re.search(r"([A-Za-z_~][\w:~]*)\s*\(", re.sub(r"^(template <[^(]*> |\[\[\w+\]\] )+", "", statement))
+        if not named or NO_FUNCTION.match(statement) or "=" in statement.split("(")[0] or "[" in statement.split("(")[0]:
+            continue
+        indent = len(lines[start]) - len(lines[start].lstrip())
         for end in range(number + 1, len(lines)):
             if re.match(r"^ {%d}\}" % indent, lines[end]):
-                yield (named.group(1) if named else f"line {number + 1}"), end - number + 1
+                yield named.group(1), end - start + 1
                 break
 
 

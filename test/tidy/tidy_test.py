@@ -51,6 +51,15 @@ class TidyTest(unittest.TestCase):
         body = "    work();\n" * 80
         self.expect({"wire/a.cpp": CLEAN["wire/a.cpp"] + f"struct s {{\n  void m() const {{\n{body}  }}\n}};\n"}, "m has 82 lines")
 
+    def test_a_long_function_whose_parameters_take_two_lines(self):
+        body = "  work();\n" * 80
+        self.expect({"wire/a.cpp": CLEAN["wire/a.cpp"] + f"static int b(int c,\n             int d) {{\n{body}}}\n"}, "b has 83 lines")
+
+    def test_a_condition_of_two_lines_is_no_function(self):
+        body = "  work();\n" * 40
+        text = f"void b() {{\n{body}  if (x ||\n      y(z)) {{\n  }}\n}}\n\nvoid c() {{\n{body}}}\n"
+        self.assertEqual(self.faults({"wire/a.cpp": CLEAN["wire/a.cpp"] + text}), [])
+
     def test_a_listed_function_may_be_long_but_not_longer(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "wire" / "a.cpp"
