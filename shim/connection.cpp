@@ -38,14 +38,7 @@ connector& the_connector() {
 }
 
 void connection_lost(wire::error, const std::string& text) {
-  if (guard::now() == phase::ended) return;
-  guard::set(phase::lost);
-  state().credits.close();
-  write_line(fmt::format(
-      "the connection to {} is lost: {}. Every further CUDA call returns "
-      "CUDA_ERROR_EXTERNAL_DEVICE (911); "
-      "restart the program when the server can be reached, its log says what happened there",
-      state().server_name, text));
+  tell_connection_lost(text);
 }
 
 // The child must not keep the parent's connection open, nor say anything on it.
@@ -147,6 +140,21 @@ CUresult connect_now() {
 }
 
 }  // namespace
+
+void tell_connection_lost(const std::string& why) {
+  if (guard::now() == phase::ended) return;
+  static auto* told = new std::once_flag;
+  std::call_once(*told, [&why] {
+    write_line(fmt::format(
+        "the connection to {} is lost: {}. Every further CUDA call returns "
+        "CUDA_ERROR_EXTERNAL_DEVICE (911); "
+        "restart the program when the server can be reached, its log says what happened there",
+        state().server_name, why));
+    // After the line: from here on calls return without coming this way.
+    guard::set(phase::lost);
+    state().credits.close();
+  });
+}
 
 CUresult need_connection() {
   switch (guard::now()) {

@@ -5,6 +5,8 @@
 
 #include <cuda.h>
 
+#include <string>
+
 namespace gpuwire::shim {
 
 // One thread connects, the others wait for its result. After a failure nothing is left behind and
@@ -15,6 +17,10 @@ CUresult need_connection();
 // younger than a second: a program that asks for the version and then initialises waits for one
 // deadline, not two.
 CUresult try_connection();
+
+// The connection is lost: says so on stderr, once. Returns when the line is written, whichever thread wrote it, so that a
+// program which ends at its first error ends after it.
+void tell_connection_lost(const std::string& why);
 
 // What the driver's cuInit said when the session opened; the session must be open.
 CUresult initialise();

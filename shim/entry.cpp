@@ -75,6 +75,9 @@ wire::reply take_reply(thread_state& t) {
 }
 
 CUresult transport_result(wire::error transport) {
+  const auto& client = *state().client;
+  if (client.state() != wire::error::ok && client.state() != wire::error::shut_down)
+    tell_connection_lost(client.state_text());
   return result_from(transport);
 }
 
@@ -101,12 +104,20 @@ void reply_is_malformed(const char* name) {
 
 namespace {
 
+struct view_hash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>()(text);
+  }
+};
+using answers_of_call =
+    std::unordered_map<std::string, std::shared_ptr<const std::vector<std::byte>>, view_hash,
+                       std::equal_to<>>;
+
 struct answer_cache {
   std::shared_mutex mutex;
-  // By call id, so that one call's answers can be forgotten; the inner key is context and request.
-  std::unordered_map<std::uint16_t,
-                     std::unordered_map<std::string, std::shared_ptr<const std::vector<std::byte>>>>
-      calls;
+  std::uint64_t epoch = 0;  // counts what was forgotten
+  std::unordered_map<std::uint16_t, answers_of_call> calls;
 };
 
 answer_cache& cache() {
@@ -114,29 +125,30 @@ answer_cache& cache() {
   return *the_cache;
 }
 
-std::string text_key(const cache_key& key) {
-  std::string text(reinterpret_cast<const char*>(&key.context), sizeof key.context);
-  text.append(reinterpret_cast<const char*>(key.request), key.request_bytes);
-  return text;
-}
-
 }  // namespace
 
-std::shared_ptr<const std::vector<std::byte>> find_cached(const cache_key& key) {
+std::shared_ptr<const std::vector<std::byte>> find_cached(std::uint16_t call,
+                                                          std::string_view key) {
   auto& c = cache();
-  const auto text = text_key(key);
   std::shared_lock lock(c.mutex);
-  const auto of_call = c.calls.find(key.call);
+  const auto of_call = c.calls.find(call);
   if (of_call == c.calls.end()) return nullptr;
-  const auto found = of_call->second.find(text);
+  const auto found = of_call->second.find(key);
   return found == of_call->second.end() ? nullptr : found->second;
 }
 
-void keep_cached(const cache_key& key, std::vector<std::byte> body) {
+std::uint64_t cache_epoch() {
+  auto& c = cache();
+  std::shared_lock lock(c.mutex);
+  return c.epoch;
+}
+
+void keep_cached(std::uint16_t call, std::string_view key, std::uint64_t epoch,
+                 std::vector<std::byte> body) {
   auto& c = cache();
   auto kept = std::make_shared<const std::vector<std::byte>>(std::move(body));
   std::unique_lock lock(c.mutex);
-  c.calls[key.call][text_key(key)] = std::move(kept);
+  if (c.epoch == epoch) c.calls[call].insert_or_assign(std::string(key), std::move(kept));
 }
 
 }  // namespace detail
@@ -144,12 +156,14 @@ void keep_cached(const cache_key& key, std::vector<std::byte> body) {
 void forget_cached(std::uint16_t call_id) {
   auto& c = detail::cache();
   std::unique_lock lock(c.mutex);
+  ++c.epoch;
   c.calls.erase(call_id);
 }
 
 void forget_all_cached() {
   auto& c = detail::cache();
   std::unique_lock lock(c.mutex);
+  ++c.epoch;
   c.calls.clear();
 }
 
