@@ -142,6 +142,8 @@ class DaemonMeetsStranger(unittest.TestCase):
                     stranger()
                     self.assertLess(time.monotonic() - started, PROMPT_SECONDS * harness.SLOWDOWN)
                     self.assertIsNone(steady.poll())
+            for protocol in ("HTTP", "TLS"):
+                self.assertIn(protocol, daemon.log_text())
             result = harness.run_client(harness.program("probe"), daemon=daemon)
             self.assertEqual(result.code, 0, str(result))
             result = harness.finish(steady, 20, daemon)
