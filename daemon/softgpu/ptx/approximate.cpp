@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The approximations of the special-function unit. Computed in double precision and rounded once, they lie well within the
-// error bounds that PTX states, though not bit for bit on the hardware's values.
+// The approximations of the special-function unit. Computed in double precision and rounded once,
+// they lie well within the error bounds that PTX states, though not bit for bit on the hardware's
+// values.
 #include <numbers>
 
 #include "float_math.hpp"
@@ -9,18 +10,29 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-// The unit works on multiples of the full circle, and the multiplication before it rounds towards zero and flushes: so
-// large arguments lose their digits as natively.
+// The unit works on multiples of the full circle, and the multiplication before it rounds towards
+// zero and flushes: so large arguments lose their digits as natively.
 double turns(double v) {
   constexpr float turns_per_radian = 0.15915494f;
-  const float product = directed(float_op::multiply, static_cast<float>(v), turns_per_radian, 0.0f, rounding::zero);
+  const float product =
+      directed(float_op::multiply, static_cast<float>(v), turns_per_radian, 0.0f, rounding::zero);
   return flush(product);
 }
-double sine(double v) { return std::sin(2 * std::numbers::pi * std::remainder(turns(v), 1.0)); }
-double cosine(double v) { return std::cos(2 * std::numbers::pi * std::remainder(turns(v), 1.0)); }
-double logarithm(double v) { return std::log2(v); }
-double power(double v) { return std::exp2(v); }
-double hyperbolic_tangent(double v) { return std::tanh(v); }
+double sine(double v) {
+  return std::sin(2 * std::numbers::pi * std::remainder(turns(v), 1.0));
+}
+double cosine(double v) {
+  return std::cos(2 * std::numbers::pi * std::remainder(turns(v), 1.0));
+}
+double logarithm(double v) {
+  return std::log2(v);
+}
+double power(double v) {
+  return std::exp2(v);
+}
+double hyperbolic_tangent(double v) {
+  return std::tanh(v);
+}
 double reciprocal_root(double v) {
   return static_cast<double>(1.0L / std::sqrt(static_cast<long double>(v)));
 }
@@ -40,7 +52,8 @@ void single(executor& x, const instruction& i, std::uint32_t lanes) {
   }
 }
 
-// The .ftz approximations of double precision deliver the upper 32 bits of the result and flush subnormal numbers.
+// The .ftz approximations of double precision deliver the upper 32 bits of the result and flush
+// subnormal numbers.
 template <bool Root>
 void upper_half(executor& x, const instruction& i, std::uint32_t lanes) {
   std::byte* d = x.out(i.o[0]);
@@ -125,6 +138,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table approximate_instructions() { return entries; }
+decode_table approximate_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

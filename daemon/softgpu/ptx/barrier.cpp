@@ -11,18 +11,21 @@ namespace {
 // Kept in instruction::extra, apart from the kinds of jump.
 enum class barrier_kind : std::uint8_t { sync = 32, arrive, reduce_and, reduce_or, reduce_count };
 
-// o = [result,] id, count, vote. `count` (of the instruction) is the index of id; `sub` says whether a count is given.
+// o = [result,] id, count, vote. `count` (of the instruction) is the index of id; `sub` says
+// whether a count is given.
 void meet(executor& x, const instruction& i, std::uint32_t lanes) {
   const auto kind = static_cast<barrier_kind>(i.extra);
   const auto lane = static_cast<std::uint32_t>(std::countr_zero(lanes));
   const auto id = get<std::uint32_t>(x.in(i.o[i.count]), lane);
   if (id >= x.barriers_.size())
-    return x.raise(fault_kind::illegal_instruction, i, "barrier " + std::to_string(id) + " does not exist");
+    return x.raise(fault_kind::illegal_instruction, i,
+                   "barrier " + std::to_string(id) + " does not exist");
   barrier_state& b = x.barriers_[id];
   b.expected = i.sub != 0 ? get<std::uint32_t>(x.in(i.o[i.count + 1u]), lane) : 0;
   if (kind == barrier_kind::arrive) {
     // A whole warp arrives as 32 threads, also when its last lanes do not exist.
-    b.arrived += lanes == x.warp_->live ? warp_lanes : static_cast<std::uint32_t>(std::popcount(lanes));
+    b.arrived +=
+        lanes == x.warp_->live ? warp_lanes : static_cast<std::uint32_t>(std::popcount(lanes));
     x.next();
     x.check_barriers();
     return;
@@ -69,7 +72,7 @@ bool emit(builder& b, barrier_kind kind, std::vector<std::uint32_t> definitions,
 bool decode_reduce(builder& b, const form& f) {
   const bool count = f.has("popc");
   const auto d = b.destination(f.operand(0), count ? type::u32 : type::pred);
-  const auto kind = count           ? barrier_kind::reduce_count
+  const auto kind = count          ? barrier_kind::reduce_count
                     : f.has("and") ? barrier_kind::reduce_and
                                    : barrier_kind::reduce_or;
   const bool with_count = f.operand_count() == 4;
@@ -82,7 +85,8 @@ bool decode_barrier(builder& b, const form& f) {
   if (f.has("cluster")) return true;  // the cluster's one block has always arrived
   if (f.has("red")) return decode_reduce(b, f);
   const syntax::operand* count = f.operand_count() > 1 ? &f.operand(1) : nullptr;
-  if (f.has("arrive")) return count != nullptr && emit(b, barrier_kind::arrive, {}, f.operand(0), count, constant_tag);
+  if (f.has("arrive"))
+    return count != nullptr && emit(b, barrier_kind::arrive, {}, f.operand(0), count, constant_tag);
   if (!f.has("sync")) return false;
   return emit(b, barrier_kind::sync, {}, f.operand(0), count, constant_tag);
 }
@@ -140,6 +144,8 @@ void executor::release_barrier(std::uint32_t id) {
   b.arrived = b.votes = b.voters = b.expected = 0;
 }
 
-decode_table barrier_instructions() { return entries; }
+decode_table barrier_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

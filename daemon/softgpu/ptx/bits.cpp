@@ -11,28 +11,45 @@ namespace gpuwire::softgpu::ptx {
 namespace {
 
 struct and_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a & b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
 };
 struct or_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a | b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
 };
 struct xor_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(a ^ b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
 };
 struct not_op {
-  template <class T> T operator()(T a) const { return static_cast<T>(~a); }
+  template <class T>
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
 };
 struct is_zero_op {
-  template <class T> T operator()(T a) const { return a == 0 ? 1 : 0; }
+  template <class T>
+  T operator()(T a) const {
+    return a == 0 ? 1 : 0;
+  }
 };
 struct shift_left_op {
-  template <class T> T operator()(T a, std::uint32_t n) const {
+  template <class T>
+  T operator()(T a, std::uint32_t n) const {
     return n >= sizeof(T) * 8 ? T{0} : static_cast<T>(a << n);
   }
 };
 // Amounts beyond the width shift everything out: zero, or the sign.
 struct shift_right_op {
-  template <class T> T operator()(T a, std::uint32_t n) const {
+  template <class T>
+  T operator()(T a, std::uint32_t n) const {
     constexpr std::uint32_t width = sizeof(T) * 8;
     if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> std::min(n, width - 1));
     return n >= width ? T{0} : static_cast<T>(a >> n);
@@ -49,7 +66,8 @@ struct funnel_op {
 };
 
 struct reverse_op {
-  template <class T> T operator()(T v) const {
+  template <class T>
+  T operator()(T v) const {
     std::uint64_t r = v;
     r = (r >> 1 & 0x5555555555555555) | (r & 0x5555555555555555) << 1;
     r = (r >> 2 & 0x3333333333333333) | (r & 0x3333333333333333) << 2;
@@ -58,15 +76,22 @@ struct reverse_op {
   }
 };
 struct count_ones_op {
-  template <class T> std::uint32_t operator()(T v) const { return static_cast<std::uint32_t>(std::popcount(v)); }
+  template <class T>
+  std::uint32_t operator()(T v) const {
+    return static_cast<std::uint32_t>(std::popcount(v));
+  }
 };
 struct leading_zeros_op {
-  template <class T> std::uint32_t operator()(T v) const { return static_cast<std::uint32_t>(std::countl_zero(v)); }
+  template <class T>
+  std::uint32_t operator()(T v) const {
+    return static_cast<std::uint32_t>(std::countl_zero(v));
+  }
 };
 // Position of the most significant bit that is not a sign bit; all ones when there is none.
 template <bool ShiftAmount>
 struct find_leading_op {
-  template <class T> std::uint32_t operator()(T value) const {
+  template <class T>
+  std::uint32_t operator()(T value) const {
     using u = unsigned_of<sizeof(T)>;
     u v = static_cast<u>(value);
     if constexpr (std::is_signed_v<T>)
@@ -78,7 +103,8 @@ struct find_leading_op {
 };
 
 struct extract_op {
-  template <class T> T operator()(T value, std::uint32_t position, std::uint32_t length) const {
+  template <class T>
+  T operator()(T value, std::uint32_t position, std::uint32_t length) const {
     constexpr std::uint32_t width = sizeof(T) * 8;
     position &= 0xFF;
     length &= 0xFF;
@@ -110,7 +136,8 @@ void insert(executor& x, const instruction& i, std::uint32_t lanes) {
     if (length == 0 || position >= width) return put<T>(d, l, base);
     const T ones = length >= width ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
     const T mask = static_cast<T>(ones << position);
-    put<T>(d, l, static_cast<T>((base & ~mask) | (static_cast<T>(get<T>(a, l) << position) & mask)));
+    put<T>(d, l,
+           static_cast<T>((base & ~mask) | (static_cast<T>(get<T>(a, l) << position) & mask)));
   });
 }
 
@@ -149,7 +176,8 @@ void logic_3(executor& x, const instruction& i, std::uint32_t lanes) {
   const std::byte *a = x.in(i.o[1]), *b = x.in(i.o[2]), *c = x.in(i.o[3]);
   const std::uint32_t table = i.sub;
   for_lanes(lanes, [=](std::uint32_t l) {
-    const auto p = get<std::uint32_t>(a, l), q = get<std::uint32_t>(b, l), r = get<std::uint32_t>(c, l);
+    const auto p = get<std::uint32_t>(a, l), q = get<std::uint32_t>(b, l),
+               r = get<std::uint32_t>(c, l);
     std::uint32_t result = 0;
     for (std::uint32_t n = 0; n < 8; ++n) {
       const std::uint32_t keep = 0u - (table >> n & 1);
@@ -159,7 +187,8 @@ void logic_3(executor& x, const instruction& i, std::uint32_t lanes) {
   });
 }
 
-// fns: the position of the n-th set bit from `base` on, upwards or downwards; all ones when there is none.
+// fns: the position of the n-th set bit from `base` on, upwards or downwards; all ones when there
+// is none.
 struct find_nth_op {
   std::uint32_t operator()(std::uint32_t mask, std::uint32_t base, std::int32_t offset) const {
     if (offset == 0) return base < 32 && (mask >> base & 1) != 0 ? base : ~0u;
@@ -198,12 +227,16 @@ struct sign_extend_op {
 template <class Op>
 struct shift_of {
   template <class T>
-  struct of { static constexpr handler run = binary<Op, T, T, std::uint32_t>; };
+  struct of {
+    static constexpr handler run = binary<Op, T, T, std::uint32_t>;
+  };
 };
 template <class Op>
 struct count_of {
   template <class T>
-  struct of { static constexpr handler run = unary<Op, std::uint32_t, T>; };
+  struct of {
+    static constexpr handler run = unary<Op, std::uint32_t, T>;
+  };
 };
 template <class T>
 struct extract_of {
@@ -238,8 +271,10 @@ bool decode_shift_right(builder& b, const form& f) {
 bool decode_funnel(builder& b, const form& f) {
   const bool clamp = f.has("clamp");
   using u = std::uint32_t;
-  const handler run = f.has("l") ? (clamp ? ternary<funnel_op<true, true>, u> : ternary<funnel_op<true, false>, u>)
-                                 : (clamp ? ternary<funnel_op<false, true>, u> : ternary<funnel_op<false, false>, u>);
+  const handler run =
+      f.has("l")
+          ? (clamp ? ternary<funnel_op<true, true>, u> : ternary<funnel_op<true, false>, u>)
+          : (clamp ? ternary<funnel_op<false, true>, u> : ternary<funnel_op<false, false>, u>);
   return emit(b, f, run, type::b32, {type::b32, type::b32, type::u32});
 }
 template <class Op>
@@ -285,15 +320,20 @@ bool decode_find_nth(builder& b, const form& f) {
               type::b32, {type::b32, type::b32, type::s32});
 }
 bool decode_mask(builder& b, const form& f) {
-  return emit(b, f, f.has("clamp") ? binary<mask_op<true>, std::uint32_t> : binary<mask_op<false>, std::uint32_t>,
-              type::b32, {type::u32, type::u32});
+  return emit(
+      b, f,
+      f.has("clamp") ? binary<mask_op<true>, std::uint32_t> : binary<mask_op<false>, std::uint32_t>,
+      type::b32, {type::u32, type::u32});
 }
 bool decode_sign_extend(builder& b, const form& f) {
   const bool clamp = f.has("clamp");
   using s = std::int32_t;
   using u = std::uint32_t;
-  const handler run = is_signed(f.t()) ? (clamp ? binary<sign_extend_op<s, true>, s, s, u> : binary<sign_extend_op<s, false>, s, s, u>)
-                                       : (clamp ? binary<sign_extend_op<u, true>, u> : binary<sign_extend_op<u, false>, u>);
+  const handler run =
+      is_signed(f.t())
+          ? (clamp ? binary<sign_extend_op<s, true>, s, s, u>
+                   : binary<sign_extend_op<s, false>, s, s, u>)
+          : (clamp ? binary<sign_extend_op<u, true>, u> : binary<sign_extend_op<u, false>, u>);
   return emit(b, f, run, f.t(), {f.t(), type::u32});
 }
 
@@ -321,6 +361,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table bit_instructions() { return entries; }
+decode_table bit_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

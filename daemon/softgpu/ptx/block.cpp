@@ -46,8 +46,7 @@ executor::executor(const launch& shared, dim3 block_index)
 }
 
 void executor::enter_kernel(warp& w) {
-  const function_code& entry =
-      code_->functions_[code_->kernel_functions_[shared_launch_.kernel]];
+  const function_code& entry = code_->functions_[code_->kernel_functions_[shared_launch_.kernel]];
   frame* f = take_frame(entry);
   f->lanes = w.live;
   warp_ = &w;
@@ -78,7 +77,9 @@ frame* executor::take_frame(const function_code& code) {
   return f;
 }
 
-void executor::release_frame(frame* f) { free_frames_[f->code].push_back(f); }
+void executor::release_frame(frame* f) {
+  free_frames_[f->code].push_back(f);
+}
 
 bool executor::grow_local(std::uint32_t lane, std::uint32_t bytes) {
   std::uint32_t& top = warp_->local_top[lane];
@@ -168,7 +169,8 @@ const cached_range* executor::find_range(std::uint64_t address, std::uint32_t by
   } else {
     auto* workspace = reinterpret_cast<std::byte*>(&shared_launch_.grid_workspace);
     found = {grid_workspace(),
-             shared_launch_.cooperative ? sizeof shared_launch_.grid_workspace : 0, workspace, true};
+             shared_launch_.cooperative ? sizeof shared_launch_.grid_workspace : 0, workspace,
+             true};
   }
   if (found.find(address, bytes) == nullptr) return nullptr;
   cached_range& place = ranges_[next_range_++ % ranges_.size()];
@@ -188,7 +190,8 @@ const std::byte* executor::readable(std::uint64_t address, std::uint32_t bytes,
     case shared_window:
       return offset + bytes <= shared_limit() ? shared_.get() + offset : nullptr;
     case local_window:
-      return offset + bytes <= warp_->local_top[lane] ? warp_->local[lane].data() + offset : nullptr;
+      return offset + bytes <= warp_->local_top[lane] ? warp_->local[lane].data() + offset
+                                                      : nullptr;
     case parameter_window: {
       const auto& arguments = shared_launch_.arguments;
       return offset + bytes <= arguments.size() ? arguments.data() + offset : nullptr;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders a function's basic blocks so that every place where control flow joins lies behind all that leads there, and a
-// loop's exit behind the loop. The warp scheduler runs the lanes that are furthest behind, so this order is what makes
-// lanes meet again. nvcc places blocks otherwise, for instance loop exits before loop bodies.
+// Orders a function's basic blocks so that every place where control flow joins lies behind all
+// that leads there, and a loop's exit behind the loop. The warp scheduler runs the lanes that are
+// furthest behind, so this order is what makes lanes meet again. nvcc places blocks otherwise, for
+// instance loop exits before loop bodies.
 //
-// The order is topological over strongly connected components, each of which is ordered in the same way without the edges
-// that return to its first block.
+// The order is topological over strongly connected components, each of which is ordered in the same
+// way without the edges that return to its first block.
 #include "block_order.hpp"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ class orderer {
   std::vector<std::uint32_t> run() {
     std::vector<std::uint32_t> all(successors_.size());
     for (std::uint32_t n = 0; n < all.size(); ++n) all[n] = n;
-    // Regions wait on a stack of work, the next one on top; a region that is one block is output at once.
+    // Regions wait on a stack of work, the next one on top; a region that is one block is output at
+    // once.
     std::vector<work> open{{std::move(all), no_header}};
     while (!open.empty()) {
       work next = std::move(open.back());
@@ -44,7 +46,8 @@ class orderer {
     std::uint32_t header;               // output before them
   };
 
-  // A loop's first block, in the order of the text, comes first; what returns to it no longer counts.
+  // A loop's first block, in the order of the text, comes first; what returns to it no longer
+  // counts.
   static work prepare(std::vector<std::uint32_t> component) {
     const auto header = std::min_element(component.begin(), component.end());
     work w{{}, *header};
@@ -53,7 +56,8 @@ class orderer {
     return w;
   }
 
-  // Tarjan's algorithm over the blocks given, without recursion. Components come in reverse topological order.
+  // Tarjan's algorithm over the blocks given, without recursion. Components come in reverse
+  // topological order.
   std::vector<std::vector<std::uint32_t>> split(const std::vector<std::uint32_t>& blocks) {
     ++regions_;
     for (const auto b : blocks) {

@@ -74,7 +74,8 @@ class body_parser {
   void parse_label() {
     const auto name = tokens_.expect_word();
     tokens_.expect_mark(':');
-    if (tokens_.take_dot("branchtargets")) return parse_targets(statement::form::branch_targets, name);
+    if (tokens_.take_dot("branchtargets"))
+      return parse_targets(statement::form::branch_targets, name);
     if (tokens_.take_dot("calltargets")) return parse_targets(statement::form::call_targets, name);
     if (tokens_.take_dot("callprototype")) return parse_prototype(name);
     add(statement::form::label).name = name;
@@ -122,7 +123,8 @@ class body_parser {
   operand parse_operand() {
     if (tokens_.peek().is_mark('{')) return parse_group(operand::form::vector, '}');
     if (tokens_.peek().is_mark('[')) return parse_address();
-    if (tokens_.peek().is_mark('(') && starts_call_list()) return parse_group(operand::form::list, ')');
+    if (tokens_.peek().is_mark('(') && starts_call_list())
+      return parse_group(operand::form::list, ')');
     operand first = parse_simple();
     if (first.kind != operand::form::name && first.kind != operand::form::sink) return first;
     if (!tokens_.take_mark('|')) return first;
@@ -186,6 +188,8 @@ class body_parser {
 
 }  // namespace
 
-void parse_body(token_stream& tokens, syntax::function& into) { body_parser(tokens, into).run(); }
+void parse_body(token_stream& tokens, syntax::function& into) {
+  body_parser(tokens, into).run();
+}
 
 }  // namespace gpuwire::softgpu::ptx

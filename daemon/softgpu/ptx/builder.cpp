@@ -101,9 +101,9 @@ std::uint32_t builder::new_register(type t, bool temporary) {
   virtual_register r;
   r.temporary = temporary;
   r.declared = t;
-  r.width = t == type::pred             ? register_class::predicate
+  r.width = t == type::pred      ? register_class::predicate
             : lane_bytes(t) == 8 ? register_class::quad
-                                        : register_class::word;
+                                 : register_class::word;
   registers_.push_back(r);
   return static_cast<std::uint32_t>(registers_.size() - 1) << 1;
 }
@@ -158,16 +158,23 @@ void builder::translate(const statement& s) {
       scope_ = inner;
       break;
     }
-    case statement::form::scope_end: scope_ = scopes_[scope_].parent; break;
+    case statement::form::scope_end:
+      scope_ = scopes_[scope_].parent;
+      break;
     case statement::form::label:
       label_places_[scopes_[scope_].labels.at(s.name)] =
           static_cast<std::uint32_t>(target_.instructions.size());
       break;
-    case statement::form::registers: declare_registers(source_.registers[s.index]); break;
-    case statement::form::variable: declare_variable(source_.variables[s.index]); break;
+    case statement::form::registers:
+      declare_registers(source_.registers[s.index]);
+      break;
+    case statement::form::variable:
+      declare_variable(source_.variables[s.index]);
+      break;
     case statement::form::branch_targets:
     case statement::form::call_targets:
-    case statement::form::call_prototype: break;
+    case statement::form::call_prototype:
+      break;
     case statement::form::instruction: {
       guard_ = constant_tag;
       guard_flip_ = ~0u;
@@ -280,8 +287,7 @@ void builder::resolve_labels() {
 
 instruction& builder::emit(handler run, std::span<const std::uint32_t> definitions,
                            std::span<const std::uint32_t> uses, flow kind) {
-  if (definitions.size() + uses.size() > operand_count_max)
-    fail_syntax(line_, "too many operands");
+  if (definitions.size() + uses.size() > operand_count_max) fail_syntax(line_, "too many operands");
   instruction i;
   i.run = run;
   i.kind = kind;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Translates one function's statements into instructions. The instruction families (integer.cpp, memory.cpp, ...) decode
-// through this interface: they name operands, the builder finds registers, makes constants and adapts widths.
+// Translates one function's statements into instructions. The instruction families (integer.cpp,
+// memory.cpp, ...) decode through this interface: they name operands, the builder finds registers,
+// makes constants and adapts widths.
 //
-// Until registers.cpp assigns slots, an operand is a virtual register: id << 1, or a pool offset | constant_tag.
+// Until registers.cpp assigns slots, an operand is a virtual register: id << 1, or a pool offset |
+// constant_tag.
 #pragma once
 
 #include <initializer_list>
@@ -18,7 +20,11 @@ namespace gpuwire::softgpu::ptx {
 
 class linker;
 
-enum class register_class : std::uint8_t { predicate, word, quad };  // 4 bytes, 32 lanes of 4, 32 lanes of 8
+enum class register_class : std::uint8_t {
+  predicate,
+  word,
+  quad
+};  // 4 bytes, 32 lanes of 4, 32 lanes of 8
 
 struct virtual_register {
   register_class width = register_class::word;
@@ -162,8 +168,8 @@ class builder {
   std::vector<widening> after_;
 };
 
-// What a family file offers: its opcodes, each with the function that decodes it. Several entries may share an opcode;
-// they are tried in order until one says true.
+// What a family file offers: its opcodes, each with the function that decodes it. Several entries
+// may share an opcode; they are tried in order until one says true.
 struct decode_entry {
   std::string_view opcode;
   bool (*decode)(builder&, const form&);
@@ -190,7 +196,8 @@ decode_table control_instructions();
 decode_table call_instructions();
 decode_table video_instructions();
 
-// Takes the statement's modifiers apart and lets the families decode it. Throws compile_failure for an unknown one.
+// Takes the statement's modifiers apart and lets the families decode it. Throws compile_failure for
+// an unknown one.
 void decode(builder& b, const syntax::statement& s);
 
 // Orders the basic blocks for the warp scheduler, targets resolved. (control_flow.cpp)

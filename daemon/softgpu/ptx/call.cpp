@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call in its direct and indirect forms, the stack instructions, and the border to the system calls.
+// call in its direct and indirect forms, the stack instructions, and the border to the system
+// calls.
 #include <map>
 
 #include "lanes.hpp"
@@ -71,7 +72,8 @@ class call_decoder {
   void find_shape(const syntax::operand& callee, const syntax::operand* prototype) {
     indirect_ = b_.find_register(callee) != nullptr;
     if (indirect_) {
-      const syntax::prototype* p = prototype != nullptr ? b_.find_prototype(prototype->name) : nullptr;
+      const syntax::prototype* p =
+          prototype != nullptr ? b_.find_prototype(prototype->name) : nullptr;
       if (p == nullptr) return;  // .calltargets: the .param variables say enough
       formal_arguments_ = &p->parameters;
       formal_results_ = &p->returns;
@@ -160,7 +162,9 @@ class call_decoder {
   std::vector<register_result> register_results_;
 };
 
-bool decode_call(builder& b, const form& f) { return call_decoder(b, f).run(); }
+bool decode_call(builder& b, const form& f) {
+  return call_decoder(b, f).run();
+}
 
 // alloca d, size, align: local memory that goes when the function returns.
 void allocate_local(executor& x, const instruction& i, std::uint32_t lanes) {
@@ -168,20 +172,23 @@ void allocate_local(executor& x, const instruction& i, std::uint32_t lanes) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
     std::uint32_t& top = x.warp_->local_top[l];
     const std::uint32_t align = std::max(i.sub, 16u);
-    const std::uint64_t size = i.extra != 0 ? get<std::uint64_t>(x.in(i.o[1]), l)
-                                            : get<std::uint32_t>(x.in(i.o[1]), l);
+    const std::uint64_t size =
+        i.extra != 0 ? get<std::uint64_t>(x.in(i.o[1]), l) : get<std::uint32_t>(x.in(i.o[1]), l);
     const std::uint32_t base = (top + align - 1) & ~(align - 1);
     const std::uint32_t padding = base - top;
     if (size > ~0u - padding - 16u || !x.grow_local(l, padding + static_cast<std::uint32_t>(size)))
       return x.raise(fault_kind::out_of_stack, i, "local memory exhausted");
-    if (i.extra != 0) put<std::uint64_t>(x.out(i.o[0]), l, base);
-    else put<std::uint32_t>(x.out(i.o[0]), l, base);
+    if (i.extra != 0)
+      put<std::uint64_t>(x.out(i.o[0]), l, base);
+    else
+      put<std::uint32_t>(x.out(i.o[0]), l, base);
   }
 }
 
 bool decode_alloca(builder& b, const form& f) {
   const type t = f.t();
-  instruction& i = b.emit(allocate_local, {b.destination(f.operand(0), t)}, {b.source(f.operand(1), t)}, flow::checked);
+  instruction& i = b.emit(allocate_local, {b.destination(f.operand(0), t)},
+                          {b.source(f.operand(1), t)}, flow::checked);
   i.extra = lane_bytes(t) == 8 ? 1 : 0;
   if (f.operand_count() > 2) i.sub = static_cast<std::uint32_t>(f.operand(2).bits);
   return true;
@@ -190,15 +197,17 @@ bool decode_alloca(builder& b, const form& f) {
 void save_stack(executor& x, const instruction& i, std::uint32_t lanes) {
   for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(m));
-    if (i.extra != 0) put<std::uint64_t>(x.out(i.o[0]), l, x.warp_->local_top[l]);
-    else put<std::uint32_t>(x.out(i.o[0]), l, x.warp_->local_top[l]);
+    if (i.extra != 0)
+      put<std::uint64_t>(x.out(i.o[0]), l, x.warp_->local_top[l]);
+    else
+      put<std::uint32_t>(x.out(i.o[0]), l, x.warp_->local_top[l]);
   }
 }
 void restore_stack(executor& x, const instruction& i, std::uint32_t lanes) {
   for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(m));
-    const std::uint64_t top = i.extra != 0 ? get<std::uint64_t>(x.in(i.o[0]), l)
-                                           : get<std::uint32_t>(x.in(i.o[0]), l);
+    const std::uint64_t top =
+        i.extra != 0 ? get<std::uint64_t>(x.in(i.o[0]), l) : get<std::uint32_t>(x.in(i.o[0]), l);
     // Only a value that stacksave gave is below the current top.
     if (top > x.warp_->local_top[l])
       return x.raise(fault_kind::illegal_address, i, "stackrestore above the stack");
@@ -206,11 +215,13 @@ void restore_stack(executor& x, const instruction& i, std::uint32_t lanes) {
   }
 }
 bool decode_save(builder& b, const form& f) {
-  b.emit(save_stack, {b.destination(f.operand(0), f.t())}, {}).extra = lane_bytes(f.t()) == 8 ? 1 : 0;
+  b.emit(save_stack, {b.destination(f.operand(0), f.t())}, {}).extra =
+      lane_bytes(f.t()) == 8 ? 1 : 0;
   return true;
 }
 bool decode_restore(builder& b, const form& f) {
-  b.emit(restore_stack, {}, {b.source(f.operand(0), f.t())}, flow::checked).extra = lane_bytes(f.t()) == 8 ? 1 : 0;
+  b.emit(restore_stack, {}, {b.source(f.operand(0), f.t())}, flow::checked).extra =
+      lane_bytes(f.t()) == 8 ? 1 : 0;
   return true;
 }
 
@@ -223,6 +234,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table call_instructions() { return entries; }
+decode_table call_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

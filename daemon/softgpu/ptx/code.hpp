@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled PTX: what the compiler makes and the executor runs. Immutable after compile(), shared by all threads.
+// Compiled PTX: what the compiler makes and the executor runs. Immutable after compile(), shared by
+// all threads.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,9 @@ enum class flow : std::uint8_t {
   control,  // sets the next program counter itself
 };
 
-// An operand is a byte offset into the frame's registers, or, with bit 0 set, into the constant pool. Both hold a value as
-// 32 lanes of 4 or 8 bytes; a predicate is one word with a bit a lane. Destinations come first.
+// An operand is a byte offset into the frame's registers, or, with bit 0 set, into the constant
+// pool. Both hold a value as 32 lanes of 4 or 8 bytes; a predicate is one word with a bit a lane.
+// Destinations come first.
 inline constexpr std::uint32_t operand_count_max = 6;
 inline constexpr std::uint32_t constant_tag = 1;
 
@@ -99,8 +101,8 @@ class compiled_program final : public program {
   std::span<const variable_info> variables() const override { return variables_; }
 
   std::vector<kernel_info> kernels_;
-  std::vector<std::uint32_t> kernel_functions_;         // index into functions_ of each kernel
-  std::vector<std::uint32_t> dynamic_shared_offsets_;   // of each kernel
+  std::vector<std::uint32_t> kernel_functions_;        // index into functions_ of each kernel
+  std::vector<std::uint32_t> dynamic_shared_offsets_;  // of each kernel
   std::vector<variable_info> variables_;
   std::vector<function_code> functions_;
   std::vector<std::byte> constants_;

@@ -7,39 +7,80 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-enum class comparison : std::uint8_t { eq, ne, lt, le, gt, ge, equ, neu, ltu, leu, gtu, geu, num, nan };
+enum class comparison : std::uint8_t {
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  equ,
+  neu,
+  ltu,
+  leu,
+  gtu,
+  geu,
+  num,
+  nan
+};
 
 template <comparison C>
 struct compare {
-  template <class T> bool operator()(T a, T b) const {
+  template <class T>
+  bool operator()(T a, T b) const {
     const bool unordered = a != a || b != b;
     switch (C) {
-      case comparison::eq: return a == b;
-      case comparison::ne: return a != b && !unordered;
-      case comparison::lt: return a < b;
-      case comparison::le: return a <= b;
-      case comparison::gt: return a > b;
-      case comparison::ge: return a >= b;
-      case comparison::equ: return a == b || unordered;
-      case comparison::neu: return a != b;
-      case comparison::ltu: return !(a >= b);
-      case comparison::leu: return !(a > b);
-      case comparison::gtu: return !(a <= b);
-      case comparison::geu: return !(a < b);
-      case comparison::num: return !unordered;
-      case comparison::nan: return unordered;
+      case comparison::eq:
+        return a == b;
+      case comparison::ne:
+        return a != b && !unordered;
+      case comparison::lt:
+        return a < b;
+      case comparison::le:
+        return a <= b;
+      case comparison::gt:
+        return a > b;
+      case comparison::ge:
+        return a >= b;
+      case comparison::equ:
+        return a == b || unordered;
+      case comparison::neu:
+        return a != b;
+      case comparison::ltu:
+        return !(a >= b);
+      case comparison::leu:
+        return !(a > b);
+      case comparison::gtu:
+        return !(a <= b);
+      case comparison::geu:
+        return !(a < b);
+      case comparison::num:
+        return !unordered;
+      case comparison::nan:
+        return unordered;
     }
   }
 };
 
-enum : std::uint32_t { combine_none, combine_and, combine_or, combine_xor, combine_mask = 3, flush_inputs = 4 };
+enum : std::uint32_t {
+  combine_none,
+  combine_and,
+  combine_or,
+  combine_xor,
+  combine_mask = 3,
+  flush_inputs = 4
+};
 
 std::uint32_t combine(std::uint32_t kind, std::uint32_t a, std::uint32_t b) {
   switch (kind & combine_mask) {
-    case combine_and: return a & b;
-    case combine_or: return a | b;
-    case combine_xor: return a ^ b;
-    default: return a;
+    case combine_and:
+      return a & b;
+    case combine_or:
+      return a | b;
+    case combine_xor:
+      return a ^ b;
+    default:
+      return a;
   }
 }
 
@@ -59,7 +100,8 @@ std::uint32_t compare_lanes(const std::byte* a, const std::byte* b, std::uint32_
     if (ftz) {
       for (; lanes != 0; lanes &= lanes - 1) {
         const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
-        result |= static_cast<std::uint32_t>(Compare{}(flush(get<T>(a, l)), flush(get<T>(b, l)))) << l;
+        result |= static_cast<std::uint32_t>(Compare{}(flush(get<T>(a, l)), flush(get<T>(b, l))))
+                  << l;
       }
       return result;
     }
@@ -69,7 +111,9 @@ std::uint32_t compare_lanes(const std::byte* a, const std::byte* b, std::uint32_
       result |= static_cast<std::uint32_t>(Compare{}(get<T>(a, l), get<T>(b, l))) << l;
   } else {
     for (std::uint32_t l = 0; l < warp_lanes; ++l)
-      result |= static_cast<std::uint32_t>(Compare{}(T::widen(get<T>(a, l)), T::widen(get<T>(b, l)))) << l;
+      result |=
+          static_cast<std::uint32_t>(Compare{}(T::widen(get<T>(a, l)), T::widen(get<T>(b, l))))
+          << l;
   }
   return result;
 }
@@ -88,18 +132,21 @@ void set_predicates(executor& x, const instruction& i, std::uint32_t lanes) {
 template <class Compare, class T>
 void set_value(executor& x, const instruction& i, std::uint32_t lanes) {
   const std::uint32_t found = combine(
-      i.sub, compare_lanes<Compare, T>(x.in(i.o[1]), x.in(i.o[2]), lanes, (i.sub & flush_inputs) != 0),
+      i.sub,
+      compare_lanes<Compare, T>(x.in(i.o[1]), x.in(i.o[2]), lanes, (i.sub & flush_inputs) != 0),
       x.predicate(i.o[3]));
   std::byte* d = x.out(i.o[0]);
   const auto yes = static_cast<std::uint32_t>(i.immediate);
-  for_lanes(lanes, [=](std::uint32_t l) { put<std::uint32_t>(d, l, (found >> l & 1) != 0 ? yes : 0); });
+  for_lanes(lanes,
+            [=](std::uint32_t l) { put<std::uint32_t>(d, l, (found >> l & 1) != 0 ? yes : 0); });
 }
 
 template <class Compare, bool Set>
 handler select_compare(type t) {
   switch (t) {
 #define GPUWIRE_CASE(name, T) \
-  case type::name: return Set ? handler{set_value<Compare, T>} : handler{set_predicates<Compare, T>};
+  case type::name:            \
+    return Set ? handler{set_value<Compare, T>} : handler{set_predicates<Compare, T>};
     GPUWIRE_CASE(b16, std::uint16_t)
     GPUWIRE_CASE(b32, std::uint32_t)
     GPUWIRE_CASE(b64, std::uint64_t)
@@ -114,7 +161,8 @@ handler select_compare(type t) {
     GPUWIRE_CASE(f16, half_value)
     GPUWIRE_CASE(bf16, bfloat_value)
 #undef GPUWIRE_CASE
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -148,7 +196,9 @@ std::uint32_t flags_of(const form& f) {
   return flags;
 }
 
-bool is_pair_type(type t) { return t == type::f16x2 || t == type::bf16x2; }
+bool is_pair_type(type t) {
+  return t == type::f16x2 || t == type::bf16x2;
+}
 
 // setp of two halves: p takes the low half, q the high one.
 bool decode_set_pair(builder& b, const form& f) {
@@ -171,7 +221,8 @@ bool decode_set_pair(builder& b, const form& f) {
       b.emit(shift, {left}, {a});
       b.emit(shift, {right}, {c});
     }
-    b.emit(run, {b.destination(targets.items[n], type::pred), b.temporary(type::pred)}, {left, right, other})
+    b.emit(run, {b.destination(targets.items[n], type::pred), b.temporary(type::pred)},
+           {left, right, other})
         .sub = flags_of(f);
   }
   return true;
@@ -207,20 +258,48 @@ void set_pair_value(executor& x, const instruction& i, std::uint32_t lanes) {
       const bool unordered = p != p || q != q;
       bool yes = false;
       switch (static_cast<comparison>(i.extra)) {
-        case comparison::eq: yes = p == q; break;
-        case comparison::ne: yes = p != q && !unordered; break;
-        case comparison::lt: yes = p < q; break;
-        case comparison::le: yes = p <= q; break;
-        case comparison::gt: yes = p > q; break;
-        case comparison::ge: yes = p >= q; break;
-        case comparison::equ: yes = p == q || unordered; break;
-        case comparison::neu: yes = p != q; break;
-        case comparison::ltu: yes = !(p >= q); break;
-        case comparison::leu: yes = !(p > q); break;
-        case comparison::gtu: yes = !(p <= q); break;
-        case comparison::geu: yes = !(p < q); break;
-        case comparison::num: yes = !unordered; break;
-        case comparison::nan: yes = unordered; break;
+        case comparison::eq:
+          yes = p == q;
+          break;
+        case comparison::ne:
+          yes = p != q && !unordered;
+          break;
+        case comparison::lt:
+          yes = p < q;
+          break;
+        case comparison::le:
+          yes = p <= q;
+          break;
+        case comparison::gt:
+          yes = p > q;
+          break;
+        case comparison::ge:
+          yes = p >= q;
+          break;
+        case comparison::equ:
+          yes = p == q || unordered;
+          break;
+        case comparison::neu:
+          yes = p != q;
+          break;
+        case comparison::ltu:
+          yes = !(p >= q);
+          break;
+        case comparison::leu:
+          yes = !(p > q);
+          break;
+        case comparison::gtu:
+          yes = !(p <= q);
+          break;
+        case comparison::geu:
+          yes = !(p < q);
+          break;
+        case comparison::num:
+          yes = !unordered;
+          break;
+        case comparison::nan:
+          yes = unordered;
+          break;
       }
       if (yes) result |= static_cast<std::uint32_t>(i.immediate) << shift;
     }
@@ -229,8 +308,8 @@ void set_pair_value(executor& x, const instruction& i, std::uint32_t lanes) {
 }
 
 bool decode_set_pair_value(builder& b, const form& f) {
-  constexpr std::string_view names[] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu",
-                                        "ltu", "leu", "gtu", "geu", "num", "nan"};
+  constexpr std::string_view names[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
+                                        "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   const bool half = f.t(1) == type::f16x2;
   for (std::uint8_t n = 0; n < std::size(names); ++n) {
     if (!f.has(names[n]) || f.operand_count() != 3) continue;
@@ -253,7 +332,10 @@ bool decode_set(builder& b, const form& f) {
   instruction& i = b.emit(run, {b.destination(f.operand(0), d)},
                           {b.source(f.operand(1), f.t(1)), b.source(f.operand(2), f.t(1)), other});
   i.sub = flags_of(f);
-  i.immediate = d == type::f32 ? 0x3F80'0000 : d == type::f16 ? 0x3C00 : d == type::bf16 ? 0x3F80 : 0xFFFF'FFFF;
+  i.immediate = d == type::f32    ? 0x3F80'0000
+                : d == type::f16  ? 0x3C00
+                : d == type::bf16 ? 0x3F80
+                                  : 0xFFFF'FFFF;
   return bytes_of(d) <= 4;
 }
 
@@ -275,7 +357,8 @@ bool decode_select(builder& b, const form& f) {
   const handler run = select_bits<select_of>(f.t());
   if (run == nullptr) return false;
   b.emit(run, {b.destination(f.operand(0), f.t())},
-         {b.source(f.operand(1), f.t()), b.source(f.operand(2), f.t()), b.predicate_source(f.operand(3))});
+         {b.source(f.operand(1), f.t()), b.source(f.operand(2), f.t()),
+          b.predicate_source(f.operand(3))});
   return true;
 }
 
@@ -295,7 +378,8 @@ bool decode_choose(builder& b, const form& f) {
                                           : select_bits<choose_by<std::int32_t>::of>(f.t(0));
   if (run == nullptr) return false;
   b.emit(run, {b.destination(f.operand(0), f.t(0))},
-         {b.source(f.operand(1), f.t(0)), b.source(f.operand(2), f.t(0)), b.source(f.operand(3), f.t(1))});
+         {b.source(f.operand(1), f.t(0)), b.source(f.operand(2), f.t(0)),
+          b.source(f.operand(3), f.t(1))});
   return true;
 }
 
@@ -336,8 +420,12 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-handler predicate_inversion() { return predicate_logic<logic::inversion>; }
+handler predicate_inversion() {
+  return predicate_logic<logic::inversion>;
+}
 
-decode_table compare_instructions() { return entries; }
+decode_table compare_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

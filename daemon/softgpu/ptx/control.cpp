@@ -7,8 +7,10 @@ namespace gpuwire::softgpu::ptx {
 namespace {
 
 void branch(executor& x, const instruction& i, std::uint32_t lanes) {
-  if (lanes == x.group_) x.jump(i.target);
-  else x.split(lanes, i.target);
+  if (lanes == x.group_)
+    x.jump(i.target);
+  else
+    x.split(lanes, i.target);
 }
 
 void branch_indexed(executor& x, const instruction& i, std::uint32_t lanes) {
@@ -33,8 +35,10 @@ void branch_indexed(executor& x, const instruction& i, std::uint32_t lanes) {
 
 void leave_or_exit(executor& x, const instruction&, std::uint32_t lanes) {
   x.save_group(x.pc_ + 1);
-  if (x.frame_->parent != nullptr) x.leave(lanes);
-  else x.exit_lanes(lanes);
+  if (x.frame_->parent != nullptr)
+    x.leave(lanes);
+  else
+    x.exit_lanes(lanes);
   x.reschedule();
 }
 
@@ -81,7 +85,9 @@ bool decode_plain(builder& b, const form&) {
   return true;
 }
 
-bool decode_nothing(builder&, const form&) { return true; }
+bool decode_nothing(builder&, const form&) {
+  return true;
+}
 
 constexpr decode_entry entries[] = {
     {"bra", decode_branch},
@@ -94,7 +100,8 @@ constexpr decode_entry entries[] = {
     {"pmevent", decode_nothing},
     {"griddepcontrol", decode_nothing},
     {"setmaxnreg", decode_nothing},
-    {"createpolicy", [](builder& b, const form& f) {
+    {"createpolicy",
+     [](builder& b, const form& f) {
        // A cache policy is an opaque number that loads and stores here ignore.
        b.emit(register_move(register_class::quad), {b.destination(f.operand(0), type::b64)},
               {b.constant(type::b64, 0)});
@@ -104,8 +111,12 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-handler branch_handler() { return branch; }
+handler branch_handler() {
+  return branch;
+}
 
-decode_table control_instructions() { return entries; }
+decode_table control_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits a function into basic blocks and writes it anew in the order that block_order.cpp finds. Blocks that nothing
-// reaches are left out.
+// Splits a function into basic blocks and writes it anew in the order that block_order.cpp finds.
+// Blocks that nothing reaches are left out.
 #include "block_order.hpp"
 #include "builder.hpp"
 
@@ -105,7 +105,8 @@ class rearranger {
       }
       const instruction& end = instructions.back();
       if (ends_flow(end)) {
-        // A branch to what follows anyway; kept when it is the whole block, which must not be empty.
+        // A branch to what follows anyway; kept when it is the whole block, which must not be
+        // empty.
         if (end.extra == jump_direct && block_of_[end.target] == next && b.last - b.first > 1) {
           instructions.pop_back();
           shapes.pop_back();
@@ -123,7 +124,8 @@ class rearranger {
       }
     }
     for (instruction& i : instructions)
-      if (i.kind == flow::control && i.extra == jump_direct) i.target = blocks_[block_of_[i.target]].place;
+      if (i.kind == flow::control && i.extra == jump_direct)
+        i.target = blocks_[block_of_[i.target]].place;
     for (auto& table : code_.branch_tables)
       for (auto& target : table)
         target = block_of_[target] != ~0u ? blocks_[block_of_[target]].place : 0;
@@ -140,6 +142,8 @@ class rearranger {
 
 }  // namespace
 
-void reorder_blocks(builder& b) { rearranger(b).run(); }
+void reorder_blocks(builder& b) {
+  rearranger(b).run();
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -28,7 +28,8 @@ std::uint8_t narrow(double v, const eight_format& f, bool relu) {
   if (magnitude == 0) return sign;
   const int exponent = std::max(std::ilogb(magnitude), f.exponent_min);
   const double units = std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - exponent));
-  // A carry out of the mantissa is the next exponent, and a subnormal number has exponent field zero.
+  // A carry out of the mantissa is the next exponent, and a subnormal number has exponent field
+  // zero.
   const auto field = static_cast<unsigned>(exponent - f.exponent_min) << f.mantissa_bits;
   const auto bits = static_cast<std::uint8_t>(field + static_cast<unsigned>(units));
   return sign | std::min(bits, f.largest_bits);
@@ -51,7 +52,9 @@ double widen(std::uint8_t bits, const eight_format& f) {
 
 enum : std::uint32_t { wide_range = 1, with_relu = 2 };
 
-const eight_format& format_of(const instruction& i) { return (i.sub & wide_range) != 0 ? e5m2 : e4m3; }
+const eight_format& format_of(const instruction& i) {
+  return (i.sub & wide_range) != 0 ? e5m2 : e4m3;
+}
 
 void from_singles(executor& x, const instruction& i, std::uint32_t lanes) {
   for (; lanes != 0; lanes &= lanes - 1) {
@@ -68,8 +71,10 @@ void from_halves(executor& x, const instruction& i, std::uint32_t lanes) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
     const auto word = get<std::uint32_t>(x.in(i.o[1]), l);
     const bool relu = (i.sub & with_relu) != 0;
-    const std::uint32_t high = narrow(from_half(static_cast<std::uint16_t>(word >> 16)), format_of(i), relu);
-    const std::uint32_t low = narrow(from_half(static_cast<std::uint16_t>(word)), format_of(i), relu);
+    const std::uint32_t high =
+        narrow(from_half(static_cast<std::uint16_t>(word >> 16)), format_of(i), relu);
+    const std::uint32_t low =
+        narrow(from_half(static_cast<std::uint16_t>(word)), format_of(i), relu);
     put(x.out(i.o[0]), l, high << 8 | low);
   }
 }
@@ -93,12 +98,14 @@ bool decode(builder& b, const form& f) {
   const bool to_eight = last == "f32" || last == "f16x2";
   instruction* i = nullptr;
   if (!to_eight) {
-    i = &b.emit(to_halves, {b.destination(f.operand(0), type::b32)}, {b.source(f.operand(1), type::b16)});
+    i = &b.emit(to_halves, {b.destination(f.operand(0), type::b32)},
+                {b.source(f.operand(1), type::b16)});
   } else if (f.t() == type::f32) {
     i = &b.emit(from_singles, {b.destination(f.operand(0), type::b16)},
                 {b.source(f.operand(1), type::f32), b.source(f.operand(2), type::f32)});
   } else {
-    i = &b.emit(from_halves, {b.destination(f.operand(0), type::b16)}, {b.source(f.operand(1), type::b32)});
+    i = &b.emit(from_halves, {b.destination(f.operand(0), type::b16)},
+                {b.source(f.operand(1), type::b32)});
   }
   if (wide) i->sub |= wide_range;
   if (f.has("relu")) i->sub |= with_relu;
@@ -109,6 +116,8 @@ constexpr decode_entry entries[] = {{"cvt", decode}};
 
 }  // namespace
 
-decode_table convert_eight_instructions() { return entries; }
+decode_table convert_eight_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async in its plain and bulk forms. Copies happen at once, which is one of the orders that their definition allows; so
-// committing and waiting for groups has nothing to do.
+// cp.async in its plain and bulk forms. Copies happen at once, which is one of the orders that
+// their definition allows; so committing and waiting for groups has nothing to do.
 #include "builder.hpp"
 #include "mbarrier.hpp"
 #include "memory_access.hpp"
@@ -10,23 +10,29 @@ namespace {
 
 void copy_bytes(std::byte* to, const std::byte* from, std::uint32_t bytes) {
   for (std::uint32_t n = 0; n < bytes; n += 4) {
-    const auto word = __atomic_load_n(reinterpret_cast<const std::uint32_t*>(from + n), __ATOMIC_RELAXED);
+    const auto word =
+        __atomic_load_n(reinterpret_cast<const std::uint32_t*>(from + n), __ATOMIC_RELAXED);
     __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + n), word, __ATOMIC_RELAXED);
   }
 }
 
-// o = shared destination, global source, source size. `immediate` holds both addends, `count` the size.
+// o = shared destination, global source, source size. `immediate` holds both addends, `count` the
+// size.
 void copy_small(executor& x, const instruction& i, std::uint32_t lanes) {
   shared_space to_space(x, i);
   global_space from_space(x, i);
-  const auto to_addend = static_cast<std::int32_t>(i.immediate >> 32), from_addend = static_cast<std::int32_t>(i.immediate);
+  const auto to_addend = static_cast<std::int32_t>(i.immediate >> 32),
+             from_addend = static_cast<std::int32_t>(i.immediate);
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
-    const std::uint64_t base = (i.sub & lane_addresses::narrow_flag) != 0 ? get<std::uint32_t>(x.in(i.o[0]), l)
-                                                                        : get<std::uint64_t>(x.in(i.o[0]), l);
-    std::byte* to = to_space.at(base + static_cast<std::uint64_t>(std::int64_t{to_addend}), l, i.count, true);
+    const std::uint64_t base = (i.sub & lane_addresses::narrow_flag) != 0
+                                   ? get<std::uint32_t>(x.in(i.o[0]), l)
+                                   : get<std::uint64_t>(x.in(i.o[0]), l);
+    std::byte* to =
+        to_space.at(base + static_cast<std::uint64_t>(std::int64_t{to_addend}), l, i.count, true);
     if (to == nullptr) return;
-    const std::uint32_t bytes = std::min<std::uint32_t>(get<std::uint32_t>(x.in(i.o[2]), l), i.count) & ~3u;
+    const std::uint32_t bytes =
+        std::min<std::uint32_t>(get<std::uint32_t>(x.in(i.o[2]), l), i.count) & ~3u;
     std::memset(to, 0, i.count);
     if (bytes == 0) continue;
     const std::uint64_t from_address =
@@ -60,7 +66,8 @@ void copy_bulk(executor& x, const instruction& i, std::uint32_t lanes) {
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
     const auto bytes = get<std::uint32_t>(x.in(i.o[2]), l);
-    const auto to_address = get<std::uint64_t>(x.in(i.o[0]), l), from_address = get<std::uint64_t>(x.in(i.o[1]), l);
+    const auto to_address = get<std::uint64_t>(x.in(i.o[0]), l),
+               from_address = get<std::uint64_t>(x.in(i.o[1]), l);
     for (std::uint32_t n = 0; n < bytes; n += 16) {
       const std::byte* from = space.at(from_address + n, l, 16, false);
       std::byte* to = from != nullptr ? space.at(to_address + n, l, 16, true) : nullptr;
@@ -95,10 +102,12 @@ bool decode_bulk(builder& b, const form& f) {
   if (f.has("commit_group") || f.has("wait_group") || f.has("prefetch")) return true;
   if (f.has("tensor") || f.has("reduce") || f.operand_count() < 3) return false;
   // The first space named is the destination's.
-  const bool to_global = !f.words.empty() && std::find(f.words.begin(), f.words.end(), "global") <
-                                                 std::find_if(f.words.begin(), f.words.end(), [](auto w) {
-                                                   return w == "shared::cluster" || w == "shared::cta";
-                                                 });
+  const bool to_global =
+      !f.words.empty() &&
+      std::find(f.words.begin(), f.words.end(), "global") <
+          std::find_if(
+              f.words.begin(), f.words.end(),
+              [](auto w) { return w == "shared::cluster" || w == "shared::cta"; });
   const auto shared_or = [](bool global) { return global ? std::uint64_t{0} : shared_window; };
   const bool from_global = !to_global && f.has("global");
   const auto to = generic_address(b, f.operand(0), shared_or(to_global));
@@ -122,6 +131,8 @@ constexpr decode_entry entries[] = {{"cp", decode_copy}};
 
 }  // namespace
 
-decode_table copy_instructions() { return entries; }
+decode_table copy_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CTA in execution. Owned and stepped by one thread at a time; instruction handlers are free functions that work on it.
+// One CTA in execution. Owned and stepped by one thread at a time; instruction handlers are free
+// functions that work on it.
 //
-// Every lane has its own program counter and frame. Lanes at the same instruction of the same frame run together; the
-// warp scheduler (warp.cpp) picks which such group runs next.
+// Every lane has its own program counter and frame. Lanes at the same instruction of the same frame
+// run together; the warp scheduler (warp.cpp) picks which such group runs next.
 #pragma once
 
 #include <array>
@@ -122,7 +123,8 @@ class executor final : public block {
   void leave(std::uint32_t lanes);
 
   // --- warp-wide exchange and barriers
-  // Called when lanes park in or leave a warp-wide instruction; completes those whose members have all come.
+  // Called when lanes park in or leave a warp-wide instruction; completes those whose members have
+  // all come.
   void complete_exchanges(warp& w);
   void check_barriers();
   void release_barrier(std::uint32_t id);
@@ -131,7 +133,8 @@ class executor final : public block {
   // --- memory
   std::byte* shared_data() { return shared_.get(); }
   std::uint32_t shared_bytes() const { return shared_bytes_; }
-  // Behind the program's shared memory lies what the system reserves, which cooperative groups use for large tiles.
+  // Behind the program's shared memory lies what the system reserves, which cooperative groups use
+  // for large tiles.
   std::uint32_t reserved_shared_offset() const { return (shared_bytes_ + 15) & ~15u; }
   std::uint32_t shared_limit() const { return reserved_shared_offset() + reserved_shared_bytes; }
   static constexpr std::uint32_t reserved_shared_bytes = 1024;

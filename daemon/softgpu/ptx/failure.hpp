@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the stages of the compiler give up: one exception, turned into a compile_error by compile() and seen by nobody else.
+// How the stages of the compiler give up: one exception, turned into a compile_error by compile()
+// and seen by nobody else.
 #pragma once
 
 #include <string>

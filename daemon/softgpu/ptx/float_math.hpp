@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating point as the GPU has it: canonical NaNs in single precision, flush to zero, saturation, directed rounding,
-// and the 16-bit formats, which the host lacks.
+// Floating point as the GPU has it: canonical NaNs in single precision, flush to zero, saturation,
+// directed rounding, and the 16-bit formats, which the host lacks.
 #pragma once
 
 #include <bit>
@@ -26,11 +26,18 @@ constexpr rounding unpack_rounding(std::uint32_t mode) {
 
 inline constexpr std::uint32_t canonical_nan_32 = 0x7FFF'FFFF;
 
-inline float canonical(float v) { return v == v ? v : std::bit_cast<float>(canonical_nan_32); }
-inline double canonical(double v) { return v; }
+inline float canonical(float v) {
+  return v == v ? v : std::bit_cast<float>(canonical_nan_32);
+}
+inline double canonical(double v) {
+  return v;
+}
 
-// What an operation that passes a NaN on makes of it: single precision has one NaN, double keeps sign and payload.
-inline float quiet(float) { return std::bit_cast<float>(canonical_nan_32); }
+// What an operation that passes a NaN on makes of it: single precision has one NaN, double keeps
+// sign and payload.
+inline float quiet(float) {
+  return std::bit_cast<float>(canonical_nan_32);
+}
 inline double quiet(double v) {
   return std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) | 0x0008'0000'0000'0000);
 }
@@ -38,7 +45,9 @@ inline double quiet(double v) {
 inline float flush(float v) {
   return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v;
 }
-inline double flush(double v) { return v; }
+inline double flush(double v) {
+  return v;
+}
 
 template <class T>
 T saturate(T v) {
@@ -63,16 +72,21 @@ inline float from_bfloat(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-// a * b + c for 16-bit operands, rounded once: the sum in double, made odd when inexact, rounds correctly to 16 bits.
+// a * b + c for 16-bit operands, rounded once: the sum in double, made odd when inexact, rounds
+// correctly to 16 bits.
 double fused_odd(double a, double b, double c);
 
 // Integral value of v under a rounding mode; none means towards zero.
 inline double round_integral(double v, rounding r) {
   switch (r) {
-    case rounding::nearest: return std::nearbyint(v);
-    case rounding::down: return std::floor(v);
-    case rounding::up: return std::ceil(v);
-    default: return std::trunc(v);
+    case rounding::nearest:
+      return std::nearbyint(v);
+    case rounding::down:
+      return std::floor(v);
+    case rounding::up:
+      return std::ceil(v);
+    default:
+      return std::trunc(v);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of .f32 and .f64. The default form of each operation has a handler of its own that vectorises; any other
-// modifier takes the general handler.
+// Arithmetic of .f32 and .f64. The default form of each operation has a handler of its own that
+// vectorises; any other modifier takes the general handler.
 #include <type_traits>
 
 #include "float_math.hpp"
@@ -11,31 +11,53 @@ namespace gpuwire::softgpu::ptx {
 namespace {
 
 struct add_op {
-  template <class T> T operator()(T a, T b) const { return canonical(a + b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a + b);
+  }
 };
 struct subtract_op {
-  template <class T> T operator()(T a, T b) const { return canonical(a - b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a - b);
+  }
 };
 struct multiply_op {
-  template <class T> T operator()(T a, T b) const { return canonical(a * b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a * b);
+  }
 };
 struct divide_op {
-  template <class T> T operator()(T a, T b) const { return canonical(a / b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return canonical(a / b);
+  }
 };
 struct square_root_op {
-  template <class T> T operator()(T a) const { return canonical(std::sqrt(a)); }
+  template <class T>
+  T operator()(T a) const {
+    return canonical(std::sqrt(a));
+  }
 };
 struct reciprocal_op {
-  template <class T> T operator()(T a) const { return canonical(T{1} / a); }
+  template <class T>
+  T operator()(T a) const {
+    return canonical(T{1} / a);
+  }
 };
 struct fused_op {
-  template <class T> T operator()(T a, T b, T c) const { return canonical(std::fma(a, b, c)); }
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    return canonical(std::fma(a, b, c));
+  }
 };
 
 #if defined(__x86_64__)
 // std::fma is a call into the library unless the instruction set is known to have it.
 template <class T>
-[[gnu::target("avx2,fma")]] void fused_native(executor& x, const instruction& i, std::uint32_t lanes) {
+[[gnu::target("avx2,fma")]] void fused_native(executor& x, const instruction& i,
+                                              std::uint32_t lanes) {
   std::byte* d = x.out(i.o[0]);
   const std::byte *a = x.in(i.o[1]), *b = x.in(i.o[2]), *c = x.in(i.o[3]);
   if (lanes == all_lanes) {
@@ -128,7 +150,9 @@ bool decode_binary(builder& b, const form& f) {
 }
 
 // div.approx and div.full are within their error bounds when they are exact.
-bool decode_divide(builder& b, const form& f) { return decode_binary<divide_op, float_op::divide>(b, f); }
+bool decode_divide(builder& b, const form& f) {
+  return decode_binary<divide_op, float_op::divide>(b, f);
+}
 
 bool decode_fused(builder& b, const form& f) {
   if (!is_wide_float(f)) return false;
@@ -227,7 +251,10 @@ bool decode_sign(builder& b, const form& f) {
 
 // copysign d, a, b: the sign of a, the magnitude of b.
 struct copy_sign_op {
-  template <class T> T operator()(T a, T b) const { return std::copysign(b, a); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return std::copysign(b, a);
+  }
 };
 bool decode_copy_sign(builder& b, const form& f) {
   if (!is_wide_float(f)) return false;
@@ -235,7 +262,14 @@ bool decode_copy_sign(builder& b, const form& f) {
   return emit(b, f, run, run, 2);
 }
 
-enum : std::uint32_t { test_finite, test_infinite, test_number, test_nan, test_normal, test_subnormal };
+enum : std::uint32_t {
+  test_finite,
+  test_infinite,
+  test_number,
+  test_nan,
+  test_normal,
+  test_subnormal
+};
 
 template <class T>
 void test_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
@@ -246,12 +280,23 @@ void test_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
     const int kind = std::fpclassify(get<T>(a, l));
     bool yes = false;
     switch (i.sub) {
-      case test_finite: yes = kind != FP_INFINITE && kind != FP_NAN; break;
-      case test_infinite: yes = kind == FP_INFINITE; break;
-      case test_number: yes = kind != FP_NAN; break;
-      case test_nan: yes = kind == FP_NAN; break;
-      case test_normal: yes = kind == FP_NORMAL || kind == FP_ZERO; break;
-      default: yes = kind == FP_SUBNORMAL;
+      case test_finite:
+        yes = kind != FP_INFINITE && kind != FP_NAN;
+        break;
+      case test_infinite:
+        yes = kind == FP_INFINITE;
+        break;
+      case test_number:
+        yes = kind != FP_NAN;
+        break;
+      case test_nan:
+        yes = kind == FP_NAN;
+        break;
+      case test_normal:
+        yes = kind == FP_NORMAL || kind == FP_ZERO;
+        break;
+      default:
+        yes = kind == FP_SUBNORMAL;
     }
     result |= static_cast<std::uint32_t>(yes) << l;
   }
@@ -260,7 +305,8 @@ void test_lanes(executor& x, const instruction& i, std::uint32_t lanes) {
 
 bool decode_test(builder& b, const form& f) {
   if (!is_wide_float(f)) return false;
-  constexpr std::string_view names[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  constexpr std::string_view names[] = {"finite",     "infinite", "number",
+                                        "notanumber", "normal",   "subnormal"};
   for (std::uint32_t n = 0; n < std::size(names); ++n) {
     if (!f.has(names[n])) continue;
     b.emit(f.t() == type::f32 ? test_lanes<float> : test_lanes<double>,
@@ -290,6 +336,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table floating_instructions() { return entries; }
+decode_table floating_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of .f16, .bf16 and their pairs. Each operation is exact in a wider format, then rounded once.
+// Arithmetic of .f16, .bf16 and their pairs. Each operation is exact in a wider format, then
+// rounded once.
 #include "float_math.hpp"
 #include "lanes.hpp"
 
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-enum class half_op : std::uint8_t { add, subtract, multiply, fused, minimum, maximum, negate, absolute };
+enum class half_op : std::uint8_t {
+  add,
+  subtract,
+  multiply,
+  fused,
+  minimum,
+  maximum,
+  negate,
+  absolute
+};
 
 struct half_format {
   static float widen(std::uint16_t bits) { return from_half(bits); }
@@ -44,7 +54,8 @@ std::uint16_t extreme(std::uint16_t a, std::uint16_t b, std::uint32_t mode, bool
   } else {
     result = (x < y) == max ? b : a;
   }
-  if ((mode & float_mode::xor_sign) != 0) result = static_cast<std::uint16_t>((result & 0x7FFF) | sign);
+  if ((mode & float_mode::xor_sign) != 0)
+    result = static_cast<std::uint16_t>((result & 0x7FFF) | sign);
   return result;
 }
 
@@ -58,14 +69,28 @@ std::uint16_t compute(std::uint16_t a, std::uint16_t b, std::uint16_t c, std::ui
   const double x = Format::widen(a), y = Format::widen(b);
   std::uint16_t result;
   switch (Op) {
-    case half_op::add: result = Format::round(fused_odd(x, 1.0, y)); break;
-    case half_op::subtract: result = Format::round(fused_odd(x, 1.0, -y)); break;
-    case half_op::multiply: result = Format::round(x * y); break;
-    case half_op::fused: result = Format::round(fused_odd(x, y, Format::widen(c))); break;
-    case half_op::minimum: result = extreme<Format>(a, b, mode, false); break;
-    case half_op::maximum: result = extreme<Format>(a, b, mode, true); break;
-    case half_op::negate: return x == x ? a ^ sign_bit : half_nan;
-    case half_op::absolute: return x == x ? a & 0x7FFF : half_nan;
+    case half_op::add:
+      result = Format::round(fused_odd(x, 1.0, y));
+      break;
+    case half_op::subtract:
+      result = Format::round(fused_odd(x, 1.0, -y));
+      break;
+    case half_op::multiply:
+      result = Format::round(x * y);
+      break;
+    case half_op::fused:
+      result = Format::round(fused_odd(x, y, Format::widen(c)));
+      break;
+    case half_op::minimum:
+      result = extreme<Format>(a, b, mode, false);
+      break;
+    case half_op::maximum:
+      result = extreme<Format>(a, b, mode, true);
+      break;
+    case half_op::negate:
+      return x == x ? a ^ sign_bit : half_nan;
+    case half_op::absolute:
+      return x == x ? a & 0x7FFF : half_nan;
   }
   if ((mode & float_mode::ftz) != 0) result = flush_half<Format>(result);
   const float value = Format::widen(result);
@@ -80,7 +105,8 @@ void lanes_of(executor& x, const instruction& i, std::uint32_t lanes) {
   const std::byte *a = x.in(i.o[1]), *b = x.in(i.o[2]), *c = x.in(i.o[3]);
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(lanes));
-    const auto p = get<std::uint32_t>(a, l), q = get<std::uint32_t>(b, l), r = get<std::uint32_t>(c, l);
+    const auto p = get<std::uint32_t>(a, l), q = get<std::uint32_t>(b, l),
+               r = get<std::uint32_t>(c, l);
     std::uint32_t result = 0;
     for (std::uint32_t shift = 0; shift < i.count * 16u; shift += 16)
       result |= std::uint32_t{compute<Format, Op>(static_cast<std::uint16_t>(p >> shift),
@@ -121,6 +147,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table half_instructions() { return entries; }
+decode_table half_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

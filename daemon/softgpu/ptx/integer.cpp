@@ -13,18 +13,28 @@ namespace {
 template <class T>
 using bits_of = unsigned_of<sizeof(T)>;
 
-// Narrow values promote to int, in which products of 16 bits can overflow; 32 bits of unsigned cannot trap.
+// Narrow values promote to int, in which products of 16 bits can overflow; 32 bits of unsigned
+// cannot trap.
 template <class T>
 using wrapping = std::conditional_t<sizeof(T) < 4, std::uint32_t, bits_of<T>>;
 
 struct add_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(wrapping<T>(a) + wrapping<T>(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(wrapping<T>(a) + wrapping<T>(b));
+  }
 };
 struct subtract_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(wrapping<T>(a) - wrapping<T>(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(wrapping<T>(a) - wrapping<T>(b));
+  }
 };
 struct multiply_low_op {
-  template <class T> T operator()(T a, T b) const { return static_cast<T>(wrapping<T>(a) * wrapping<T>(b)); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(wrapping<T>(a) * wrapping<T>(b));
+  }
 };
 template <class T>
 T multiply_high(T a, T b) {
@@ -37,15 +47,22 @@ T multiply_high(T a, T b) {
   }
 }
 struct multiply_high_op {
-  template <class T> T operator()(T a, T b) const { return multiply_high(a, b); }
+  template <class T>
+  T operator()(T a, T b) const {
+    return multiply_high(a, b);
+  }
 };
 struct multiply_add_op {
-  template <class T> T operator()(T a, T b, T c) const {
+  template <class T>
+  T operator()(T a, T b, T c) const {
     return static_cast<T>(wrapping<T>(a) * wrapping<T>(b) + wrapping<T>(c));
   }
 };
 struct multiply_add_high_op {
-  template <class T> T operator()(T a, T b, T c) const { return add_op{}(multiply_high(a, b), c); }
+  template <class T>
+  T operator()(T a, T b, T c) const {
+    return add_op{}(multiply_high(a, b), c);
+  }
 };
 // mad.hi.sat.s32 and add.sat.s32 clamp instead of wrapping.
 std::int32_t clamp_32(std::int64_t v) {
@@ -53,10 +70,14 @@ std::int32_t clamp_32(std::int64_t v) {
       v, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
 }
 struct add_saturating_op {
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const { return clamp_32(std::int64_t{a} + b); }
+  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
+    return clamp_32(std::int64_t{a} + b);
+  }
 };
 struct subtract_saturating_op {
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const { return clamp_32(std::int64_t{a} - b); }
+  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
+    return clamp_32(std::int64_t{a} - b);
+  }
 };
 struct multiply_add_high_saturating_op {
   std::int32_t operator()(std::int32_t a, std::int32_t b, std::int32_t c) const {
@@ -65,15 +86,22 @@ struct multiply_add_high_saturating_op {
 };
 template <class Wide>
 struct multiply_wide_op {
-  template <class T> Wide operator()(T a, T b) const {
+  template <class T>
+  Wide operator()(T a, T b) const {
     using u = std::make_unsigned_t<Wide>;
-    return static_cast<Wide>(static_cast<u>(static_cast<Wide>(a)) * static_cast<u>(static_cast<Wide>(b)));
+    return static_cast<Wide>(static_cast<u>(static_cast<Wide>(a)) *
+                             static_cast<u>(static_cast<Wide>(b)));
   }
-  template <class T> Wide operator()(T a, T b, Wide c) const { return add_op{}((*this)(a, b), c); }
+  template <class T>
+  Wide operator()(T a, T b, Wide c) const {
+    return add_op{}((*this)(a, b), c);
+  }
 };
-// The hardware divides by zero without a trap: all bits of the quotient and of the remainder are set.
+// The hardware divides by zero without a trap: all bits of the quotient and of the remainder are
+// set.
 struct divide_op {
-  template <class T> T operator()(T a, T b) const {
+  template <class T>
+  T operator()(T a, T b) const {
     if (b == 0) return static_cast<T>(~T{0});
     if constexpr (std::is_signed_v<T>)
       if (b == -1) return subtract_op{}(T{0}, a);
@@ -81,7 +109,8 @@ struct divide_op {
   }
 };
 struct remainder_op {
-  template <class T> T operator()(T a, T b) const {
+  template <class T>
+  T operator()(T a, T b) const {
     if (b == 0) return static_cast<T>(~T{0});
     if constexpr (std::is_signed_v<T>)
       if (b == -1) return 0;
@@ -89,19 +118,32 @@ struct remainder_op {
   }
 };
 struct minimum_op {
-  template <class T> T operator()(T a, T b) const { return a < b ? a : b; }
+  template <class T>
+  T operator()(T a, T b) const {
+    return a < b ? a : b;
+  }
 };
 struct maximum_op {
-  template <class T> T operator()(T a, T b) const { return a > b ? a : b; }
+  template <class T>
+  T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
 };
 struct negate_op {
-  template <class T> T operator()(T a) const { return subtract_op{}(T{0}, a); }
+  template <class T>
+  T operator()(T a) const {
+    return subtract_op{}(T{0}, a);
+  }
 };
 struct absolute_op {
-  template <class T> T operator()(T a) const { return a < 0 ? negate_op{}(a) : a; }
+  template <class T>
+  T operator()(T a) const {
+    return a < 0 ? negate_op{}(a) : a;
+  }
 };
 struct sum_of_differences_op {
-  template <class T> T operator()(T a, T b, T c) const {
+  template <class T>
+  T operator()(T a, T b, T c) const {
     return add_op{}(c, a < b ? subtract_op{}(b, a) : subtract_op{}(a, b));
   }
 };
@@ -109,7 +151,8 @@ template <class T, bool High>
 struct multiply_24_op {
   static std::int64_t product(T a, T b) {
     const auto extend = [](T v) -> std::int64_t {
-      if constexpr (std::is_signed_v<T>) return static_cast<std::int32_t>(static_cast<std::uint32_t>(v) << 8) >> 8;
+      if constexpr (std::is_signed_v<T>)
+        return static_cast<std::int32_t>(static_cast<std::uint32_t>(v) << 8) >> 8;
       return v & 0xFF'FFFF;
     };
     return extend(a) * extend(b);
@@ -118,11 +161,14 @@ struct multiply_24_op {
   T operator()(T a, T b, T c) const { return add_op{}((*this)(a, b), c); }
 };
 
-bool is_integer(type t) { return !is_floating(t) && t != type::pred; }
+bool is_integer(type t) {
+  return !is_floating(t) && t != type::pred;
+}
 
 bool emit_two(builder& b, const form& f, handler run, type d, type a) {
   if (run == nullptr) return false;
-  b.emit(run, {b.destination(f.operand(0), d)}, {b.source(f.operand(1), a), b.source(f.operand(2), a)});
+  b.emit(run, {b.destination(f.operand(0), d)},
+         {b.source(f.operand(1), a), b.source(f.operand(2), a)});
   return true;
 }
 
@@ -159,11 +205,16 @@ bool decode_subtract(builder& b, const form& f) {
 
 type widened(type t) {
   switch (t) {
-    case type::u16: return type::u32;
-    case type::s16: return type::s32;
-    case type::u32: return type::u64;
-    case type::s32: return type::s64;
-    default: return type::pred;
+    case type::u16:
+      return type::u32;
+    case type::s16:
+      return type::s32;
+    case type::u32:
+      return type::u64;
+    case type::s32:
+      return type::s64;
+    default:
+      return type::pred;
   }
 }
 
@@ -181,7 +232,8 @@ handler select_wide(type t, bool add) {
     case type::s32:
       return add ? ternary<multiply_wide_op<std::int64_t>, std::int64_t, std::int32_t>
                  : binary<multiply_wide_op<std::int64_t>, std::int64_t, std::int32_t>;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -212,14 +264,16 @@ bool decode_24(builder& b, const form& f) {
   using u = std::uint32_t;
   using s = std::int32_t;
   if constexpr (Add) {
-    handler run = t == type::u32
-                      ? (high ? ternary<multiply_24_op<u, true>, u> : ternary<multiply_24_op<u, false>, u>)
-                      : (high ? ternary<multiply_24_op<s, true>, s> : ternary<multiply_24_op<s, false>, s>);
+    handler run =
+        t == type::u32
+            ? (high ? ternary<multiply_24_op<u, true>, u> : ternary<multiply_24_op<u, false>, u>)
+            : (high ? ternary<multiply_24_op<s, true>, s> : ternary<multiply_24_op<s, false>, s>);
     return emit_three(b, f, run, t, t, t);
   } else {
-    handler run = t == type::u32
-                      ? (high ? binary<multiply_24_op<u, true>, u> : binary<multiply_24_op<u, false>, u>)
-                      : (high ? binary<multiply_24_op<s, true>, s> : binary<multiply_24_op<s, false>, s>);
+    handler run =
+        t == type::u32
+            ? (high ? binary<multiply_24_op<u, true>, u> : binary<multiply_24_op<u, false>, u>)
+            : (high ? binary<multiply_24_op<s, true>, s> : binary<multiply_24_op<s, false>, s>);
     return emit_two(b, f, run, t, t);
   }
 }
@@ -231,8 +285,8 @@ bool decode_unary(builder& b, const form& f) {
 }
 
 bool decode_sad(builder& b, const form& f) {
-  return emit_three(b, f, select_integer<ternary_of<sum_of_differences_op>::of>(f.t()), f.t(), f.t(),
-                    f.t());
+  return emit_three(b, f, select_integer<ternary_of<sum_of_differences_op>::of>(f.t()), f.t(),
+                    f.t(), f.t());
 }
 
 // min and max of two 16-bit halves, and .relu, which clamps below at zero.
@@ -301,6 +355,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table integer_instructions() { return entries; }
+decode_table integer_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

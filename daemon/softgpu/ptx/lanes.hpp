@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over lanes and typed access to lane values. The full-warp loop is written for the vectoriser.
+// Loops over lanes and typed access to lane values. The full-warp loop is written for the
+// vectoriser.
 #pragma once
 
 #include <bit>
@@ -79,9 +80,8 @@ void ternary(executor& x, const instruction& i, std::uint32_t lanes) {
   const std::byte* a = x.in(i.o[1]);
   const std::byte* b = x.in(i.o[2]);
   const std::byte* c = x.in(i.o[3]);
-  for_lanes(lanes, [=](std::uint32_t l) {
-    put<D>(d, l, Op{}(get<A>(a, l), get<B>(b, l), get<C>(c, l)));
-  });
+  for_lanes(lanes,
+            [=](std::uint32_t l) { put<D>(d, l, Op{}(get<A>(a, l), get<B>(b, l), get<C>(c, l))); });
 }
 
 }  // namespace gpuwire::softgpu::ptx

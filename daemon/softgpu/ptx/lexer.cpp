@@ -8,10 +8,18 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool starts_word(char c) { return is_letter(c) || c == '_' || c == '$' || c == '%'; }
-bool continues_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '$'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool starts_word(char c) {
+  return is_letter(c) || c == '_' || c == '$' || c == '%';
+}
+bool continues_word(char c) {
+  return is_letter(c) || is_digit(c) || c == '_' || c == '$';
+}
 
 class splitter {
  public:
@@ -72,12 +80,15 @@ class splitter {
     const char c = text_[first];
     if (starts_word(c)) return push(token_kind::word, first, word_end(first + 1));
     if (is_digit(c)) return push(token_kind::number, first, number_end(first));
-    if (c == '.' && (is_letter(at(first + 1)) || at(first + 1) == '_')) {
+    // A modifier may begin with a digit (tex.2d), a directive may not.
+    const bool modifier = first > 0 && continues_word(text_[first - 1]) && is_digit(at(first + 1));
+    if (c == '.' && (is_letter(at(first + 1)) || at(first + 1) == '_' || modifier)) {
       push(token_kind::dot_word, first + 1, dot_word_end(first + 1));
       return;
     }
     if (c == '"') return push_text();
-    if ((c == '<' || c == '>') && at(first + 1) == c) return push(token_kind::mark, first, first + 2);
+    if ((c == '<' || c == '>') && at(first + 1) == c)
+      return push(token_kind::mark, first, first + 2);
     if (std::string_view("@!,;:()[]{}<>|+-*/%&^~=.?").find(c) == std::string_view::npos)
       fail_syntax(line_, std::string("unexpected character '") + c + "'");
     push(token_kind::mark, first, first + 1);
@@ -128,6 +139,8 @@ class splitter {
 
 }  // namespace
 
-std::vector<token> split_tokens(std::string_view text) { return splitter(text).run(); }
+std::vector<token> split_tokens(std::string_view text) {
+  return splitter(text).run();
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -23,7 +23,9 @@ struct token {
   std::string_view text;
 
   bool is(token_kind k, std::string_view t) const { return kind == k && text == t; }
-  bool is_mark(char c) const { return kind == token_kind::mark && text.size() == 1 && text[0] == c; }
+  bool is_mark(char c) const {
+    return kind == token_kind::mark && text.size() == 1 && text[0] == c;
+  }
 };
 
 // The last token is always of kind `end`. Throws compile_failure.

@@ -114,7 +114,8 @@ void linker::number_variable(std::size_t module, const syntax::variable& v) {
   define_variable(module, v, add_device_variable(module, v));
 }
 
-void linker::define_variable(std::size_t module, const syntax::variable& v, variable_symbol symbol) {
+void linker::define_variable(std::size_t module, const syntax::variable& v,
+                             variable_symbol symbol) {
   if (!names_[module].variables.emplace(v.name, symbol).second)
     fail_syntax(v.line, "variable '" + std::string(v.name) + "' is defined twice");
   if (seen_from_outside(v.link)) global_variables_.emplace(v.name, symbol);
@@ -171,7 +172,8 @@ variable_symbol linker::place_in_function(const builder& b, const syntax::variab
   return symbol;
 }
 
-// Declarations without a definition in their module take another module's, or belong to the system, or are missing.
+// Declarations without a definition in their module take another module's, or belong to the system,
+// or are missing.
 void linker::resolve_externals() {
   for (std::size_t m = 0; m < modules_.size(); ++m) {
     module_names& names = names_[m];
@@ -247,8 +249,8 @@ std::optional<variable_symbol> linker::find_variable(std::size_t module,
   const auto& variables = names_[module].variables;
   if (const auto found = variables.find(name); found != variables.end()) return found->second;
   if (names_[module].missing_variables.contains(name))
-    throw compile_failure{{compile_error_kind::unresolved_symbol,
-                           "unresolved variable '" + std::string(name) + "'"}};
+    throw compile_failure{
+        {compile_error_kind::unresolved_symbol, "unresolved variable '" + std::string(name) + "'"}};
   return std::nullopt;
 }
 
@@ -295,7 +297,8 @@ void linker::add_address(const pending_initial& pending, const syntax::initial_v
                          std::uint64_t offset, variable_info& into) {
   const std::string name(value.name);
   std::uint32_t byte = 0;  // with a byte mask: which byte of the address this element is
-  if (value.byte_mask != 0) byte = static_cast<std::uint32_t>(std::countr_zero(value.byte_mask)) / 8;
+  if (value.byte_mask != 0)
+    byte = static_cast<std::uint32_t>(std::countr_zero(value.byte_mask)) / 8;
   const std::uint64_t width = value.byte_mask != 0 ? 1 : 8;
   if (value.byte_mask == 0 && bytes_of(pending.source->element) != 8)
     fail_syntax(pending.source->line, "address of '" + name + "' in a narrow element");
@@ -305,8 +308,8 @@ void linker::add_address(const pending_initial& pending, const syntax::initial_v
   if (const auto symbol = find_variable(pending.module, value.name)) {
     if (symbol->where == place::device) {
       if (byte == 0)
-        into.relocations.push_back({offset, program_->variables_[symbol->index].name, value.addend,
-                                    value.generic});
+        into.relocations.push_back(
+            {offset, program_->variables_[symbol->index].name, value.addend, value.generic});
       return;
     }
     fixed = symbol->offset + (value.generic ? shared_window : 0);
@@ -328,8 +331,8 @@ void linker::add_kernel(std::uint32_t function) {
   info.name = code.name;
   for (std::size_t i = 0; i < source.parameters.size(); ++i) {
     const slice& s = code.parameters[i];
-    info.parameters.push_back(
-        {std::string(source.parameters[i].name), s.offset, s.bytes, source.parameters[i].alignment()});
+    info.parameters.push_back({std::string(source.parameters[i].name), s.offset, s.bytes,
+                               source.parameters[i].alignment()});
     info.parameter_bytes = s.offset + s.bytes;
   }
   info.static_shared_bytes = functions_[function].own_shared_bytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the parsed texts of one program: names across modules, layout of variables, constant pool, functions.
+// Joins the parsed texts of one program: names across modules, layout of variables, constant pool,
+// functions.
 #pragma once
 
 #include <set>

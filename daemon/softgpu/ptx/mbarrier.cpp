@@ -10,7 +10,15 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-enum class action : std::uint8_t { initialise, arrive, arrive_drop, expect, complete, test, test_parity };
+enum class action : std::uint8_t {
+  initialise,
+  arrive,
+  arrive_drop,
+  expect,
+  complete,
+  test,
+  test_parity
+};
 
 constexpr std::uint32_t expects_bytes = 1, returns_state = 2;
 
@@ -44,7 +52,9 @@ void act(executor& x, const instruction& i, std::uint32_t lanes) {
         b.advance();
         break;
       }
-      case action::expect: b.bytes += value; break;
+      case action::expect:
+        b.bytes += value;
+        break;
       case action::complete:
         b.bytes -= value;
         b.advance();
@@ -77,7 +87,8 @@ instruction& emit(builder& b, const form& f, action what, std::vector<std::uint3
                   const address_operand& a, std::uint32_t value, std::uint32_t flags) {
   const bool shared = f.has("shared") || f.has("shared::cta") || f.has("shared::cluster");
   const std::uint32_t uses[] = {a.base, value};
-  instruction& i = b.emit(shared ? act<shared_space> : act<generic_space>, definitions, uses, flow::checked);
+  instruction& i =
+      b.emit(shared ? act<shared_space> : act<generic_space>, definitions, uses, flow::checked);
   i.count = static_cast<std::uint8_t>(definitions.size());
   i.extra = static_cast<std::uint8_t>(what);
   i.immediate = a.addend;
@@ -95,7 +106,8 @@ bool decode_arrive(builder& b, const form& f, action what) {
                                                 : b.constant(type::u32, 1);
   std::vector<std::uint32_t> definitions;
   if (result) definitions.push_back(b.destination(f.operand(0), type::b64));
-  emit(b, f, what, definitions, a, value, (bytes ? expects_bytes : 0) | (result ? returns_state : 0));
+  emit(b, f, what, definitions, a, value,
+       (bytes ? expects_bytes : 0) | (result ? returns_state : 0));
   return true;
 }
 
@@ -110,11 +122,13 @@ void pending_arrivals(executor& x, const instruction& i, std::uint32_t lanes) {
 bool decode_barrier(builder& b, const form& f) {
   if (f.has("inval")) return true;
   if (f.has("pending_count")) {
-    b.emit(pending_arrivals, {b.destination(f.operand(0), type::u32)}, {b.source(f.operand(1), type::b64)});
+    b.emit(pending_arrivals, {b.destination(f.operand(0), type::u32)},
+           {b.source(f.operand(1), type::b64)});
     return true;
   }
   if (f.has("init")) {
-    emit(b, f, action::initialise, {}, decode_address(b, f.operand(0)), b.source(f.operand(1), type::u32), 0);
+    emit(b, f, action::initialise, {}, decode_address(b, f.operand(0)),
+         b.source(f.operand(1), type::u32), 0);
     return true;
   }
   if (f.has("arrive")) return decode_arrive(b, f, action::arrive);
@@ -128,11 +142,13 @@ bool decode_barrier(builder& b, const form& f) {
   const bool parity = f.has("parity");
   const auto a = decode_address(b, f.operand(1));
   const auto value = b.source(f.operand(2), parity ? type::u32 : type::b64);
-  emit(b, f, parity ? action::test_parity : action::test, {b.destination(f.operand(0), type::pred)}, a, value, 0);
+  emit(b, f, parity ? action::test_parity : action::test, {b.destination(f.operand(0), type::pred)},
+       a, value, 0);
   return true;
 }
 
-// cp.async.mbarrier.arrive: the copies are done, so without .noinc the count goes up and down again.
+// cp.async.mbarrier.arrive: the copies are done, so without .noinc the count goes up and down
+// again.
 bool decode_copy_arrive(builder& b, const form& f) {
   if (!f.has("async") || !f.has("mbarrier") || !f.has("arrive")) return false;
   if (f.has("noinc"))
@@ -147,6 +163,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table mbarrier_instructions() { return entries; }
+decode_table mbarrier_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

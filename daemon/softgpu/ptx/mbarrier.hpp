@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object behind mbarrier: 64 bits in memory, opaque to programs. Only threads of one block touch it, and they run on
-// one thread of this process.
+// The object behind mbarrier: 64 bits in memory, opaque to programs. Only threads of one block
+// touch it, and they run on one thread of this process.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ld and st in all spaces. Accesses of up to 8 bytes are single-copy atomic, as other blocks run on other threads.
+// ld and st in all spaces. Accesses of up to 8 bytes are single-copy atomic, as other blocks run on
+// other threads.
 #include <atomic>
 #include <optional>
 
@@ -72,7 +73,8 @@ void load_argument(executor& x, const instruction& i, std::uint32_t lanes) {
   for (std::uint32_t n = 0; n < i.count; ++n) {
     const std::size_t at = static_cast<std::size_t>(i.immediate) + n * sizeof(T);
     T value{};
-    if (at + sizeof(T) <= arguments.size()) std::memcpy(&value, arguments.data() + at, sizeof value);
+    if (at + sizeof(T) <= arguments.size())
+      std::memcpy(&value, arguments.data() + at, sizeof value);
     std::byte* d = x.out(i.o[n]);
     for_lanes(lanes, [=](std::uint32_t l) { put<D>(d, l, static_cast<D>(value)); });
   }
@@ -106,22 +108,32 @@ void store_parameter(executor& x, const instruction& i, std::uint32_t lanes) {
 template <class T, class D>
 handler select_load(state_space space) {
   switch (space) {
-    case state_space::generic: return load<T, D, generic_space>;
-    case state_space::shared: return load<T, D, shared_space>;
-    case state_space::local: return load<T, D, local_space>;
-    case state_space::argument: return load<T, D, argument_space>;
-    default: return load<T, D, global_space>;
+    case state_space::generic:
+      return load<T, D, generic_space>;
+    case state_space::shared:
+      return load<T, D, shared_space>;
+    case state_space::local:
+      return load<T, D, local_space>;
+    case state_space::argument:
+      return load<T, D, argument_space>;
+    default:
+      return load<T, D, global_space>;
   }
 }
 
 template <class T>
 handler select_store(state_space space) {
   switch (space) {
-    case state_space::generic: return store<T, generic_space>;
-    case state_space::shared: return store<T, shared_space>;
-    case state_space::local: return store<T, local_space>;
-    case state_space::global: return store<T, global_space>;
-    default: return nullptr;
+    case state_space::generic:
+      return store<T, generic_space>;
+    case state_space::shared:
+      return store<T, shared_space>;
+    case state_space::local:
+      return store<T, local_space>;
+    case state_space::global:
+      return store<T, global_space>;
+    default:
+      return nullptr;
   }
 }
 
@@ -129,15 +141,22 @@ handler select_store(state_space space) {
 template <template <class, class> class Use>
 auto with_load_type(type t) {
   switch (t) {
-    case type::s8: return Use<std::int8_t, std::int32_t>::get();
-    case type::s16: return Use<std::int16_t, std::int32_t>::get();
-    default: break;
+    case type::s8:
+      return Use<std::int8_t, std::int32_t>::get();
+    case type::s16:
+      return Use<std::int16_t, std::int32_t>::get();
+    default:
+      break;
   }
   switch (bytes_of(t)) {
-    case 1: return Use<std::uint8_t, std::uint32_t>::get();
-    case 2: return Use<std::uint16_t, std::uint32_t>::get();
-    case 4: return Use<std::uint32_t, std::uint32_t>::get();
-    default: return Use<std::uint64_t, std::uint64_t>::get();
+    case 1:
+      return Use<std::uint8_t, std::uint32_t>::get();
+    case 2:
+      return Use<std::uint16_t, std::uint32_t>::get();
+    case 4:
+      return Use<std::uint32_t, std::uint32_t>::get();
+    default:
+      return Use<std::uint64_t, std::uint64_t>::get();
   }
 }
 template <class T, class D>
@@ -155,18 +174,26 @@ struct parameter_load {
 
 handler select_store(type t, state_space space) {
   switch (bytes_of(t)) {
-    case 1: return select_store<std::uint8_t>(space);
-    case 2: return select_store<std::uint16_t>(space);
-    case 4: return select_store<std::uint32_t>(space);
-    default: return select_store<std::uint64_t>(space);
+    case 1:
+      return select_store<std::uint8_t>(space);
+    case 2:
+      return select_store<std::uint16_t>(space);
+    case 4:
+      return select_store<std::uint32_t>(space);
+    default:
+      return select_store<std::uint64_t>(space);
   }
 }
 handler select_parameter_store(type t) {
   switch (bytes_of(t)) {
-    case 1: return store_parameter<std::uint8_t>;
-    case 2: return store_parameter<std::uint16_t>;
-    case 4: return store_parameter<std::uint32_t>;
-    default: return store_parameter<std::uint64_t>;
+    case 1:
+      return store_parameter<std::uint8_t>;
+    case 2:
+      return store_parameter<std::uint16_t>;
+    case 4:
+      return store_parameter<std::uint32_t>;
+    default:
+      return store_parameter<std::uint64_t>;
   }
 }
 
@@ -229,7 +256,8 @@ bool decode_load(builder& b, const form& f) {
   if (!space) return false;
   const address_operand a = decode_address(b, where);
   const std::uint32_t base[] = {a.base};
-  instruction& i = b.emit(with_load_type<plain_load>(shape->element)(*space), d, base, flow::checked);
+  instruction& i =
+      b.emit(with_load_type<plain_load>(shape->element)(*space), d, base, flow::checked);
   i.immediate = a.addend;
   i.count = static_cast<std::uint8_t>(shape->count);
   i.sub = flags_of(f) | (a.narrow ? lane_addresses::narrow_flag : 0);
@@ -265,7 +293,9 @@ bool decode_store(builder& b, const form& f) {
 }
 
 // Hints about caches change nothing here.
-bool decode_nothing(builder&, const form&) { return true; }
+bool decode_nothing(builder&, const form&) {
+  return true;
+}
 
 constexpr decode_entry entries[] = {
     {"ld", decode_load},
@@ -284,7 +314,8 @@ std::byte* raise_misaligned(executor& x, const instruction& i, std::uint64_t add
   return nullptr;
 }
 
-std::byte* raise_illegal(executor& x, const instruction& i, std::uint64_t address, const char* space) {
+std::byte* raise_illegal(executor& x, const instruction& i, std::uint64_t address,
+                         const char* space) {
   x.raise(fault_kind::illegal_address, i,
           "illegal access to " + std::string(space) + " address " + hexadecimal(address));
   return nullptr;
@@ -304,7 +335,8 @@ address_operand decode_address(builder& b, const syntax::operand& o) {
 
 std::optional<state_space> decode_space(const form& f) {
   if (f.has("global")) return state_space::global;
-  if (f.has("shared") || f.has("shared::cta") || f.has("shared::cluster")) return state_space::shared;
+  if (f.has("shared") || f.has("shared::cta") || f.has("shared::cluster"))
+    return state_space::shared;
   if (f.has("local")) return state_space::local;
   if (f.has("const")) return state_space::constant;
   if (is_parameter(f)) return std::nullopt;
@@ -319,6 +351,8 @@ void load_parameter_of(builder& b, type t, std::uint32_t destination, std::uint3
   b.emit(with_load_type<parameter_load>(t), {destination}, {}).immediate = offset;
 }
 
-decode_table memory_instructions() { return entries; }
+decode_table memory_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an address in a state space to memory of this process, with every access checked. A space object lives for one
-// instruction; at() gives null after raising a fault.
+// From an address in a state space to memory of this process, with every access checked. A space
+// object lives for one instruction; at() gives null after raising a fault.
 #pragma once
 
 #include "lanes.hpp"
@@ -10,7 +10,8 @@ namespace gpuwire::softgpu::ptx {
 enum class state_space : std::uint8_t { generic, global, constant, shared, local, argument };
 
 std::byte* raise_misaligned(executor& x, const instruction& i, std::uint64_t address);
-std::byte* raise_illegal(executor& x, const instruction& i, std::uint64_t address, const char* space);
+std::byte* raise_illegal(executor& x, const instruction& i, std::uint64_t address,
+                         const char* space);
 
 class global_space {
  public:
@@ -85,10 +86,14 @@ class generic_space {
       : global_(x, i), shared_(x, i), local_(x, i), argument_(x, i) {}
   std::byte* at(std::uint64_t address, std::uint32_t lane, std::uint32_t bytes, bool write) {
     switch (address & window_mask) {
-      case shared_window: return shared_.at(address - shared_window, lane, bytes, write);
-      case local_window: return local_.at(address - local_window, lane, bytes, write);
-      case parameter_window: return argument_.at(address - parameter_window, lane, bytes, write);
-      default: return global_.at(address, lane, bytes, write);
+      case shared_window:
+        return shared_.at(address - shared_window, lane, bytes, write);
+      case local_window:
+        return local_.at(address - local_window, lane, bytes, write);
+      case parameter_window:
+        return argument_.at(address - parameter_window, lane, bytes, write);
+      default:
+        return global_.at(address, lane, bytes, write);
     }
   }
 
@@ -99,10 +104,13 @@ class generic_space {
   argument_space argument_;
 };
 
-// An address operand: [register + immediate]. A 32-bit register may address shared and local memory.
+// An address operand: [register + immediate]. A 32-bit register may address shared and local
+// memory.
 struct lane_addresses {
   lane_addresses(const executor& x, std::uint32_t operand, const instruction& i)
-      : lanes(x.in(operand)), addend(static_cast<std::uint64_t>(i.immediate)), narrow((i.sub & narrow_flag) != 0) {}
+      : lanes(x.in(operand)),
+        addend(static_cast<std::uint64_t>(i.immediate)),
+        narrow((i.sub & narrow_flag) != 0) {}
   std::uint64_t operator()(std::uint32_t lane) const {
     return narrow ? static_cast<std::uint32_t>(get<std::uint32_t>(lanes, lane) + addend)
                   : get<std::uint64_t>(lanes, lane) + addend;

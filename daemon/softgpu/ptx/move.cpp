@@ -23,7 +23,8 @@ void device_address(executor& x, const instruction& i, std::uint32_t lanes) {
 
 template <class T>
 void dynamic_shared_address(executor& x, const instruction& i, std::uint32_t lanes) {
-  const auto value = static_cast<T>(x.dynamic_shared_offset() + static_cast<std::uint64_t>(i.immediate));
+  const auto value =
+      static_cast<T>(x.dynamic_shared_offset() + static_cast<std::uint64_t>(i.immediate));
   std::byte* d = x.out(i.o[0]);
   for_lanes(lanes, [=](std::uint32_t l) { put<T>(d, l, value); });
 }
@@ -69,12 +70,18 @@ handler select_pack(std::uint32_t whole, std::size_t pieces) {
   using u32 = std::uint32_t;
   using u64 = std::uint64_t;
   switch (whole * 16 + pieces) {
-    case 2 * 16 + 2: return Pack ? handler{pack<u16, u8>} : handler{unpack<u8, u16>};
-    case 4 * 16 + 2: return Pack ? handler{pack<u32, u16>} : handler{unpack<u16, u32>};
-    case 4 * 16 + 4: return Pack ? handler{pack<u32, u8>} : handler{unpack<u8, u32>};
-    case 8 * 16 + 2: return Pack ? handler{pack<u64, u32>} : handler{unpack<u32, u64>};
-    case 8 * 16 + 4: return Pack ? handler{pack<u64, u16>} : handler{unpack<u16, u64>};
-    default: return nullptr;
+    case 2 * 16 + 2:
+      return Pack ? handler{pack<u16, u8>} : handler{unpack<u8, u16>};
+    case 4 * 16 + 2:
+      return Pack ? handler{pack<u32, u16>} : handler{unpack<u16, u32>};
+    case 4 * 16 + 4:
+      return Pack ? handler{pack<u32, u8>} : handler{unpack<u8, u32>};
+    case 8 * 16 + 2:
+      return Pack ? handler{pack<u64, u32>} : handler{unpack<u32, u64>};
+    case 8 * 16 + 4:
+      return Pack ? handler{pack<u64, u16>} : handler{unpack<u16, u64>};
+    default:
+      return nullptr;
   }
 }
 
@@ -109,10 +116,12 @@ bool decode_move(builder& b, const form& f) {
   if (vector_to || vector_from) {
     const std::size_t pieces = (vector_to ? to : from).items.size();
     const std::uint32_t whole = bytes_of(t);
-    const handler run = vector_to ? select_pack<false>(whole, pieces) : select_pack<true>(whole, pieces);
+    const handler run =
+        vector_to ? select_pack<false>(whole, pieces) : select_pack<true>(whole, pieces);
     if (run == nullptr) return false;
     const type piece = piece_type(whole / static_cast<std::uint32_t>(pieces));
-    const auto d = vector_to ? b.destinations(to, piece, pieces) : std::vector{b.destination(to, t)};
+    const auto d =
+        vector_to ? b.destinations(to, piece, pieces) : std::vector{b.destination(to, t)};
     const auto a = vector_to ? std::vector{b.source(from, t)} : b.sources(from, piece, pieces);
     b.emit(run, d, a);
     return true;
@@ -150,7 +159,8 @@ bool decode_address_conversion(builder& b, const form& f) {
     move(b, d, a, false);
     return true;
   }
-  b.emit(offset_address, {d}, {a}).immediate = static_cast<std::int64_t>(to_space ? 0 - *window : *window);
+  b.emit(offset_address, {d}, {a}).immediate =
+      static_cast<std::int64_t>(to_space ? 0 - *window : *window);
   return true;
 }
 
@@ -199,11 +209,8 @@ bool decode_rank(builder& b, const form& f) {
 }
 
 constexpr decode_entry entries[] = {
-    {"mov", decode_move},
-    {"cvta", decode_address_conversion},
-    {"isspacep", decode_is_space},
-    {"mapa", decode_map},
-    {"getctarank", decode_rank},
+    {"mov", decode_move}, {"cvta", decode_address_conversion}, {"isspacep", decode_is_space},
+    {"mapa", decode_map}, {"getctarank", decode_rank},
 };
 
 }  // namespace
@@ -212,18 +219,26 @@ handler widening_move(type declared, type written) {
   if (lane_bytes(declared) == lane_bytes(written))
     return register_move(lane_bytes(declared) == 8 ? register_class::quad : register_class::word);
   switch (written) {
-    case type::s8: return extend_lanes<std::int64_t, std::int8_t>;
-    case type::s16: return extend_lanes<std::int64_t, std::int16_t>;
-    case type::s32: return extend_lanes<std::int64_t, std::int32_t>;
+    case type::s8:
+      return extend_lanes<std::int64_t, std::int8_t>;
+    case type::s16:
+      return extend_lanes<std::int64_t, std::int16_t>;
+    case type::s32:
+      return extend_lanes<std::int64_t, std::int32_t>;
     case type::u8:
-    case type::b8: return extend_lanes<std::uint64_t, std::uint8_t>;
+    case type::b8:
+      return extend_lanes<std::uint64_t, std::uint8_t>;
     case type::u16:
-    case type::b16: return extend_lanes<std::uint64_t, std::uint16_t>;
-    default: return extend_lanes<std::uint64_t, std::uint32_t>;
+    case type::b16:
+      return extend_lanes<std::uint64_t, std::uint16_t>;
+    default:
+      return extend_lanes<std::uint64_t, std::uint32_t>;
   }
 }
 
-handler narrowing_move() { return extend_lanes<std::uint32_t, std::uint64_t>; }
+handler narrowing_move() {
+  return extend_lanes<std::uint32_t, std::uint64_t>;
+}
 
 handler register_move(register_class width) {
   return width == register_class::quad ? extend_lanes<std::uint64_t, std::uint64_t>
@@ -237,10 +252,13 @@ handler address_move(variable_symbol::place where, type t) {
       return wide ? dynamic_shared_address<std::uint64_t> : dynamic_shared_address<std::uint32_t>;
     case variable_symbol::place::local:
       return wide ? local_address<std::uint64_t> : local_address<std::uint32_t>;
-    default: return device_address;
+    default:
+      return device_address;
   }
 }
 
-decode_table move_instructions() { return entries; }
+decode_table move_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder's operand half: registers, immediates, addresses and special registers become instruction operands.
+// The builder's operand half: registers, immediates, addresses and special registers become
+// instruction operands.
 #include <bit>
 #include <utility>
 
@@ -25,11 +26,14 @@ std::optional<std::uint32_t> component_index(std::string_view component) {
   return std::nullopt;
 }
 
-// An immediate as bits of type t: PTX literals are 64-bit integers, or floats that take the instruction's type.
+// An immediate as bits of type t: PTX literals are 64-bit integers, or floats that take the
+// instruction's type.
 std::uint64_t immediate_bits(const operand& o, type t) {
   if (o.kind == operand::form::integer) {
-    if (t == type::f32) return std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int64_t>(o.bits)));
-    if (t == type::f64) return std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<std::int64_t>(o.bits)));
+    if (t == type::f32)
+      return std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int64_t>(o.bits)));
+    if (t == type::f64)
+      return std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<std::int64_t>(o.bits)));
     return o.bits;
   }
   if (o.kind == operand::form::f32) {
@@ -43,9 +47,13 @@ std::uint64_t immediate_bits(const operand& o, type t) {
 
 }  // namespace
 
-std::uint32_t builder::constant(type t, std::uint64_t bits) { return link_.constant(t, bits); }
+std::uint32_t builder::constant(type t, std::uint64_t bits) {
+  return link_.constant(t, bits);
+}
 
-std::uint32_t builder::temporary(type t) { return new_register(t, true); }
+std::uint32_t builder::temporary(type t) {
+  return new_register(t, true);
+}
 
 std::uint32_t builder::adapt_source(std::uint32_t from, type declared, type wanted) {
   if (lane_bytes(declared) == lane_bytes(wanted)) return from;
@@ -67,7 +75,8 @@ std::uint32_t builder::address_of(const operand& o, type t) {
       case variable_symbol::place::parameter:
       case variable_symbol::place::argument:
         return constant(t, v->offset + static_cast<std::uint64_t>(addend));
-      default: break;
+      default:
+        break;
     }
     const variable_symbol symbol = *v;
     const std::uint32_t address = temporary(t);
@@ -139,15 +148,15 @@ std::uint32_t builder::destination(const operand& o, type t) {
     fail_syntax(line_, "register " + describe(o) + " is of the wrong kind");
   if (t == type::pred || lane_bytes(r->kind) == lane_bytes(t)) return index;
   if (lane_bytes(r->kind) < lane_bytes(t))
-    fail_syntax(line_, "register " + describe(o) + " is too narrow for ." + std::string(name_of(t)));
+    fail_syntax(line_,
+                "register " + describe(o) + " is too narrow for ." + std::string(name_of(t)));
   const std::uint32_t narrow = temporary(t);
   after_.push_back({index, narrow, r->kind, t});
   return narrow;
 }
 
 std::uint32_t builder::predicate_source(const operand& o) {
-  if (o.kind == operand::form::integer)
-    return link_.constant(type::pred, o.bits != 0 ? ~0ull : 0);
+  if (o.kind == operand::form::integer) return link_.constant(type::pred, o.bits != 0 ? ~0ull : 0);
   const register_symbol* r = find_register(o);
   if (r == nullptr || r->kind != type::pred)
     fail_syntax(line_, "unknown predicate '" + describe(o) + "'");
@@ -176,8 +185,7 @@ std::vector<std::uint32_t> builder::sources(const operand& o, type t, std::size_
     if (count != 1) fail_syntax(line_, "expected a vector of " + std::to_string(count));
     return {source(o, t)};
   }
-  if (o.items.size() != count)
-    fail_syntax(line_, "expected a vector of " + std::to_string(count));
+  if (o.items.size() != count) fail_syntax(line_, "expected a vector of " + std::to_string(count));
   for (const operand& item : o.items) result.push_back(source(item, t));
   return result;
 }
@@ -198,8 +206,7 @@ std::vector<std::uint32_t> builder::destinations(const operand& o, type t, std::
     if (count != 1) fail_syntax(line_, "expected a vector of " + std::to_string(count));
     return {destination(o, t)};
   }
-  if (o.items.size() != count)
-    fail_syntax(line_, "expected a vector of " + std::to_string(count));
+  if (o.items.size() != count) fail_syntax(line_, "expected a vector of " + std::to_string(count));
   for (const operand& item : o.items) result.push_back(destination(item, t));
   return result;
 }

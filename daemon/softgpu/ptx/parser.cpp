@@ -144,6 +144,8 @@ class module_parser {
 
 }  // namespace
 
-syntax::module parse(std::string_view text) { return module_parser(text).run(); }
+syntax::module parse(std::string_view text) {
+  return module_parser(text).run();
+}
 
 }  // namespace gpuwire::softgpu::ptx

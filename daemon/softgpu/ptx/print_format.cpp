@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device printf. Arguments are packed with their natural alignment: integers of 4 bytes unless %l or %ll says 8, floats
-// promoted to double, strings and pointers as addresses. The host's printf does the formatting of each.
+// Device printf. Arguments are packed with their natural alignment: integers of 4 bytes unless %l
+// or %ll says 8, floats promoted to double, strings and pointers as addresses. The host's printf
+// does the formatting of each.
 #include <cstdio>
 #include <cstring>
 
@@ -29,7 +30,8 @@ std::string print_one(const std::string& format, T value) {
 directive take_directive(const std::string& format, std::size_t& at) {
   directive d;
   const auto take_while = [&](const char* set, std::string& into) {
-    while (at < format.size() && std::strchr(set, format[at]) != nullptr) into.push_back(format[at++]);
+    while (at < format.size() && std::strchr(set, format[at]) != nullptr)
+      into.push_back(format[at++]);
   };
   take_while("-+ #0123456789.", d.flags);
   // A width that no terminal has would only ask this process for memory.
@@ -65,12 +67,17 @@ std::string format_device(const std::string& format,
     const std::string prefix = "%" + d.flags;
     const bool wide = d.length.find_first_of("ljzt") != std::string::npos;
     switch (d.conversion) {
-      case '%': result.push_back('%'); break;
+      case '%':
+        result.push_back('%');
+        break;
       case 'd':
       case 'i': {
         const std::uint64_t v = argument(wide ? 8 : 4);
-        if (wide) result += print_one(prefix + "lld", static_cast<long long>(v));
-        else result += print_one(prefix + d.length + "d", static_cast<int>(static_cast<std::uint32_t>(v)));
+        if (wide)
+          result += print_one(prefix + "lld", static_cast<long long>(v));
+        else
+          result +=
+              print_one(prefix + d.length + "d", static_cast<int>(static_cast<std::uint32_t>(v)));
         break;
       }
       case 'u':
@@ -79,8 +86,10 @@ std::string format_device(const std::string& format,
       case 'o': {
         const std::uint64_t v = argument(wide ? 8 : 4);
         const std::string conversion(1, d.conversion);
-        if (wide) result += print_one(prefix + "ll" + conversion, static_cast<unsigned long long>(v));
-        else result += print_one(prefix + d.length + conversion, static_cast<unsigned>(v));
+        if (wide)
+          result += print_one(prefix + "ll" + conversion, static_cast<unsigned long long>(v));
+        else
+          result += print_one(prefix + d.length + conversion, static_cast<unsigned>(v));
         break;
       }
       case 'f':
@@ -91,10 +100,12 @@ std::string format_device(const std::string& format,
       case 'G':
       case 'a':
       case 'A':
-        result += print_one(prefix + std::string(1, d.conversion), std::bit_cast<double>(argument(8)));
+        result +=
+            print_one(prefix + std::string(1, d.conversion), std::bit_cast<double>(argument(8)));
         break;
       case 'c':
-        result += print_one(prefix + "c", static_cast<int>(static_cast<std::uint32_t>(argument(4))));
+        result +=
+            print_one(prefix + "c", static_cast<int>(static_cast<std::uint32_t>(argument(4))));
         break;
       case 's': {
         const auto found = text(argument(8));
@@ -102,9 +113,11 @@ std::string format_device(const std::string& format,
         break;
       }
       case 'p':
-        result += print_one(prefix + "p", reinterpret_cast<void*>(static_cast<std::uintptr_t>(argument(8))));
+        result += print_one(prefix + "p",
+                            reinterpret_cast<void*>(static_cast<std::uintptr_t>(argument(8))));
         break;
-      default: result.append(format, start, at - start);
+      default:
+        result.append(format, start, at - start);
     }
   }
   return result;

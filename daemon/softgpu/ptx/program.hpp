@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The border between the soft GPU's driver half (daemon/softgpu/driver) and its PTX half (this folder).
+// The border between the soft GPU's driver half (daemon/softgpu/driver) and its PTX half (this
+// folder).
 //
 // program: an immutable compiled PTX translation unit; shared between threads freely.
-// block:   one CTA in execution; owned and stepped by exactly one thread at a time, may move between threads.
-// The PTX half knows nothing of contexts, streams or handles; it sees device memory through `memory` alone.
+// block:   one CTA in execution; owned and stepped by exactly one thread at a time, may move
+// between threads. The PTX half knows nothing of contexts, streams or handles; it sees device
+// memory through `memory` alone.
 #pragma once
 
 #include <array>
@@ -37,12 +39,13 @@ struct kernel_info {
   std::vector<parameter> parameters;
   std::uint32_t parameter_bytes = 0;
   std::uint32_t static_shared_bytes = 0;
-  std::uint32_t local_bytes = 0;         // .local per thread, call depth not counted
+  std::uint32_t local_bytes = 0;               // .local per thread, call depth not counted
   std::uint32_t threads_per_block_max = 1024;  // smaller with .maxntid / .reqntid
-  std::uint32_t register_count = 32;     // 32-bit registers a thread is reported to use
+  std::uint32_t register_count = 32;           // 32-bit registers a thread is reported to use
 };
 
-// A pointer inside a variable's initial value: the address of `target` (+ addend) is stored at `offset`.
+// A pointer inside a variable's initial value: the address of `target` (+ addend) is stored at
+// `offset`.
 struct relocation {
   std::uint64_t offset = 0;
   std::string target;  // a variable of this program (or of another one when linked)
@@ -64,11 +67,12 @@ struct variable_info {
 };
 
 enum class compile_error_kind {
-  syntax,              // CUDA_ERROR_INVALID_PTX (218)
-  unsupported_version, // .version newer than we know: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)
-  unknown_instruction, // valid PTX perhaps, but not ours: CUDA_ERROR_INVALID_PTX, the text names opcode and line
-  unresolved_symbol,   // CUDA_ERROR_INVALID_PTX in a load, as natively
-  no_entry_target,     // .target newer than compute capability 9.0: CUDA_ERROR_NO_BINARY_FOR_GPU (209)
+  syntax,               // CUDA_ERROR_INVALID_PTX (218)
+  unsupported_version,  // .version newer than we know: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)
+  unknown_instruction,  // valid PTX perhaps, but not ours: CUDA_ERROR_INVALID_PTX, the text names
+                        // opcode and line
+  unresolved_symbol,    // CUDA_ERROR_INVALID_PTX in a load, as natively
+  no_entry_target,  // .target newer than compute capability 9.0: CUDA_ERROR_NO_BINARY_FOR_GPU (209)
 };
 
 struct compile_error {
@@ -83,23 +87,26 @@ class program {
   virtual std::span<const variable_info> variables() const = 0;
 };
 
-// Compiles PTX text (without or with the trailing NUL). Several texts are linked into one program (-rdc=true:
-// .extern functions and variables of one text are resolved by .visible ones of another).
+// Compiles PTX text (without or with the trailing NUL). Several texts are linked into one program
+// (-rdc=true: .extern functions and variables of one text are resolved by .visible ones of
+// another).
 std::variant<std::shared_ptr<const program>, compile_error> compile(
     std::span<const std::string_view> texts);
 
-// What a kernel sees as device memory. Implemented by the driver half. All functions may be called from many threads
-// at once and must be fast: the interpreter calls `resolve` on cache misses only and keeps the last few ranges.
+// What a kernel sees as device memory. Implemented by the driver half. All functions may be called
+// from many threads at once and must be fast: the interpreter calls `resolve` on cache misses only
+// and keeps the last few ranges.
 class memory {
  public:
   struct range {
-    std::uint64_t base = 0;       // device address of the first byte
-    std::uint64_t bytes = 0;      // length of the live allocation
-    std::byte* host = nullptr;    // where it lies in this process
-    bool writable = true;         // false for .const
+    std::uint64_t base = 0;     // device address of the first byte
+    std::uint64_t bytes = 0;    // length of the live allocation
+    std::byte* host = nullptr;  // where it lies in this process
+    bool writable = true;       // false for .const
   };
   virtual ~memory() = default;
-  // The live allocation that contains `address`, or nothing: then the access is an illegal address (700).
+  // The live allocation that contains `address`, or nothing: then the access is an illegal address
+  // (700).
   virtual std::optional<range> resolve(std::uint64_t address) const = 0;
 };
 
@@ -118,10 +125,10 @@ struct launch {
   std::vector<std::byte> arguments;               // parameter_bytes long
   std::vector<std::uint64_t> variable_addresses;  // device address of each of code->variables()
   const memory* device_memory = nullptr;
-  std::function<void(std::string_view)> print;    // formatted device printf output, any thread
+  std::function<void(std::string_view)> print;  // formatted device printf output, any thread
   device_heap heap;
-  // Set for cuLaunchCooperativeKernel: gives cooperative groups the workspace through which grid.sync() counts arrivals.
-  // Without it this_grid().is_valid() is false, as natively.
+  // Set for cuLaunchCooperativeKernel: gives cooperative groups the workspace through which
+  // grid.sync() counts arrivals. Without it this_grid().is_valid() is false, as natively.
   bool cooperative = false;
   alignas(64) mutable std::array<std::uint32_t, 16> grid_workspace{};
 };
@@ -132,8 +139,9 @@ enum class fault_kind {
   misaligned_address,   // 716
   illegal_instruction,  // 715: trap of our own, an instruction we refuse at run time
   trap,                 // 719 LAUNCH_FAILURE: trap instruction
-  assertion,            // 710 ASSERT: __assertfail (message in `text`, already formatted as the driver prints it)
-  out_of_stack,         // 719
+  assertion,  // 710 ASSERT: __assertfail (message in `text`, already formatted as the driver prints
+              // it)
+  out_of_stack,  // 719
 };
 
 struct fault {
@@ -143,8 +151,9 @@ struct fault {
 
 enum class block_state { running, finished, faulted };
 
-// One CTA. run() executes about `instruction_budget` warp instructions and returns; call again while it says running, so
-// that the driver half can interleave resident blocks (cooperative launches, kernels that wait for one another).
+// One CTA. run() executes about `instruction_budget` warp instructions and returns; call again
+// while it says running, so that the driver half can interleave resident blocks (cooperative
+// launches, kernels that wait for one another).
 class block {
  public:
   virtual ~block() = default;

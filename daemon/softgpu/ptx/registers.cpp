@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives virtual registers places in the frame. nvcc writes almost single-assignment code, so frames would be many times
-// larger than what is alive at once; liveness per thread is enough, since lanes never read each other's columns except
-// through instructions that copy first.
+// Gives virtual registers places in the frame. nvcc writes almost single-assignment code, so frames
+// would be many times larger than what is alive at once; liveness per thread is enough, since lanes
+// never read each other's columns except through instructions that copy first.
 #include <algorithm>
 #include <array>
 
@@ -156,7 +156,8 @@ class register_assigner {
     }
   }
 
-  // Linear scan. A register ends after its last instruction, so sources and destinations of one never coincide.
+  // Linear scan. A register ends after its last instruction, so sources and destinations of one
+  // never coincide.
   void assign() {
     std::vector<std::uint32_t> order;
     for (std::uint32_t id = 0; id < registers_.size(); ++id)
@@ -184,7 +185,9 @@ class register_assigner {
     }
   }
 
-  std::size_t width(std::uint32_t id) const { return static_cast<std::size_t>(registers_[id].width); }
+  std::size_t width(std::uint32_t id) const {
+    return static_cast<std::size_t>(registers_[id].width);
+  }
 
   void rewrite() {
     constexpr std::array<std::uint32_t, 3> bytes{4, warp_lanes * 4, warp_lanes * 8};
@@ -214,6 +217,8 @@ class register_assigner {
 
 }  // namespace
 
-void assign_registers(builder& b) { register_assigner(b).run(); }
+void assign_registers(builder& b) {
+  register_assigner(b).run();
+}
 
 }  // namespace gpuwire::softgpu::ptx

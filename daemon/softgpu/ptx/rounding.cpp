@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directed rounding through the host's floating-point environment. This file is compiled with -frounding-math; the
-// operations sit in functions that are not inlined, so nothing moves across the change of mode.
+// Directed rounding through the host's floating-point environment. This file is compiled with
+// -frounding-math; the operations sit in functions that are not inlined, so nothing moves across
+// the change of mode.
 #include <cfenv>
 
 #include "float_math.hpp"
@@ -12,10 +13,17 @@ class rounding_scope {
  public:
   explicit rounding_scope(rounding r) {
     switch (r) {
-      case rounding::zero: std::fesetround(FE_TOWARDZERO); break;
-      case rounding::down: std::fesetround(FE_DOWNWARD); break;
-      case rounding::up: std::fesetround(FE_UPWARD); break;
-      default: break;
+      case rounding::zero:
+        std::fesetround(FE_TOWARDZERO);
+        break;
+      case rounding::down:
+        std::fesetround(FE_DOWNWARD);
+        break;
+      case rounding::up:
+        std::fesetround(FE_UPWARD);
+        break;
+      default:
+        break;
     }
   }
   ~rounding_scope() { std::fesetround(FE_TONEAREST); }
@@ -27,12 +35,24 @@ template <class T>
 [[gnu::noinline]] T compute(float_op op, volatile T& a, volatile T& b, volatile T& c) {
   volatile T result = 0;
   switch (op) {
-    case float_op::add: result = a + b; break;
-    case float_op::subtract: result = a - b; break;
-    case float_op::multiply: result = a * b; break;
-    case float_op::divide: result = a / b; break;
-    case float_op::fused: result = std::fma(T{a}, T{b}, T{c}); break;
-    case float_op::square_root: result = std::sqrt(T{a}); break;
+    case float_op::add:
+      result = a + b;
+      break;
+    case float_op::subtract:
+      result = a - b;
+      break;
+    case float_op::multiply:
+      result = a * b;
+      break;
+    case float_op::divide:
+      result = a / b;
+      break;
+    case float_op::fused:
+      result = std::fma(T{a}, T{b}, T{c});
+      break;
+    case float_op::square_root:
+      result = std::sqrt(T{a});
+      break;
   }
   return result;
 }
@@ -57,8 +77,9 @@ To convert_directed(From from, rounding r) {
   return convert<To, From>(value);
 }
 
-// The bits of v in a format of `mantissa` stored bits and exponents from `exponent_min` (of the smallest normal number)
-// to `exponent_max`. Overflow goes to infinity or the largest number as the mode says.
+// The bits of v in a format of `mantissa` stored bits and exponents from `exponent_min` (of the
+// smallest normal number) to `exponent_max`. Overflow goes to infinity or the largest number as the
+// mode says.
 std::uint16_t narrow(double v, int mantissa, int exponent_min, int exponent_max, rounding r) {
   const bool negative = std::signbit(v);
   const auto sign = static_cast<std::uint16_t>(negative ? 0x8000 : 0);
@@ -91,7 +112,8 @@ std::uint16_t narrow(double v, int mantissa, int exponent_min, int exponent_max,
   }
   if (units < whole) return sign | static_cast<std::uint16_t>(units);  // subnormal
   const auto biased = static_cast<std::uint32_t>(exponent - exponent_min + 1);
-  return sign | static_cast<std::uint16_t>((biased << mantissa) + static_cast<std::uint32_t>(units - whole));
+  return sign | static_cast<std::uint16_t>((biased << mantissa) +
+                                           static_cast<std::uint32_t>(units - whole));
 }
 
 }  // namespace
@@ -102,14 +124,28 @@ float directed(float_op op, float a, float b, float c, rounding r) {
 double directed(float_op op, double a, double b, double c, rounding r) {
   return compute_directed(op, a, b, c, r);
 }
-float round_to_single(double v, rounding r) { return convert_directed<float>(v, r); }
-float integer_to_single(std::int64_t v, rounding r) { return convert_directed<float>(v, r); }
-float integer_to_single(std::uint64_t v, rounding r) { return convert_directed<float>(v, r); }
-double integer_to_double(std::int64_t v, rounding r) { return convert_directed<double>(v, r); }
-double integer_to_double(std::uint64_t v, rounding r) { return convert_directed<double>(v, r); }
+float round_to_single(double v, rounding r) {
+  return convert_directed<float>(v, r);
+}
+float integer_to_single(std::int64_t v, rounding r) {
+  return convert_directed<float>(v, r);
+}
+float integer_to_single(std::uint64_t v, rounding r) {
+  return convert_directed<float>(v, r);
+}
+double integer_to_double(std::int64_t v, rounding r) {
+  return convert_directed<double>(v, r);
+}
+double integer_to_double(std::uint64_t v, rounding r) {
+  return convert_directed<double>(v, r);
+}
 
-std::uint16_t to_half(double v, rounding r) { return narrow(v, 10, -14, 15, r); }
-std::uint16_t to_bfloat(double v, rounding r) { return narrow(v, 7, -126, 127, r); }
+std::uint16_t to_half(double v, rounding r) {
+  return narrow(v, 10, -14, 15, r);
+}
+std::uint16_t to_bfloat(double v, rounding r) {
+  return narrow(v, 7, -126, 127, r);
+}
 
 float from_half(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;

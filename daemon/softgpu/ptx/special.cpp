@@ -16,11 +16,10 @@ std::uint64_t wall_ns() {
 
 std::uint64_t ticks(const executor& x) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  const auto ns = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  const auto ns =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   return ns - x.started_ns_ + 1;
 }
-
 
 // The same value for every lane.
 template <class T, T (*Value)(const executor&)>
@@ -43,7 +42,9 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using c = const executor&;
 
-u32 zero(c) { return 0; }
+u32 zero(c) {
+  return 0;
+}
 
 constexpr struct {
   std::string_view name;
@@ -70,27 +71,38 @@ constexpr struct {
     {"%nsmid", "", type::u32, uniform<u32, [](c) -> u32 { return 1; }>},
     {"%gridid", "", type::u64, uniform<u64, [](c) -> u64 { return 1; }>},
     {"%clock", "", type::u32, uniform<u32, [](c x) { return static_cast<u32>(ticks(x)); }>},
-    {"%clock_hi", "", type::u32, uniform<u32, [](c x) { return static_cast<u32>(ticks(x) >> 32); }>},
+    {"%clock_hi", "", type::u32,
+     uniform<u32, [](c x) { return static_cast<u32>(ticks(x) >> 32); }>},
     {"%clock64", "", type::u64, uniform<u64, [](c x) { return ticks(x); }>},
     {"%globaltimer", "", type::u64, uniform<u64, [](c) { return wall_ns(); }>},
     {"%globaltimer_lo", "", type::u32, uniform<u32, [](c) { return static_cast<u32>(wall_ns()); }>},
-    {"%globaltimer_hi", "", type::u32, uniform<u32, [](c) { return static_cast<u32>(wall_ns() >> 32); }>},
+    {"%globaltimer_hi", "", type::u32,
+     uniform<u32, [](c) { return static_cast<u32>(wall_ns() >> 32); }>},
     {"%lanemask_eq", "", type::u32, varying<[](c, u32 l) { return 1u << l; }>},
     {"%lanemask_lt", "", type::u32, varying<[](c, u32 l) { return (1u << l) - 1; }>},
     {"%lanemask_le", "", type::u32, varying<[](c, u32 l) { return (2u << l) - 1; }>},
     {"%lanemask_gt", "", type::u32, varying<[](c, u32 l) { return ~((2u << l) - 1); }>},
     {"%lanemask_ge", "", type::u32, varying<[](c, u32 l) { return ~((1u << l) - 1); }>},
-    {"%dynamic_smem_size", "", type::u32, uniform<u32, [](c x) { return x.shared().dynamic_shared_bytes; }>},
+    {"%dynamic_smem_size", "", type::u32,
+     uniform<u32, [](c x) { return x.shared().dynamic_shared_bytes; }>},
     {"%total_smem_size", "", type::u32, uniform<u32, [](c x) { return x.shared_bytes(); }>},
     {"%aggr_smem_size", "", type::u32, uniform<u32, [](c x) { return x.shared_bytes(); }>},
-    {"%reserved_smem_offset_begin", "", type::u32, uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
-    {"%reserved_smem_offset_end", "", type::u32, uniform<u32, [](c x) { return x.shared_limit(); }>},
-    {"%reserved_smem_offset_cap", "", type::u32, uniform<u32, [](c x) { return x.shared_limit(); }>},
-    {"%reserved_smem_offset_0", "", type::u32, uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
-    {"%reserved_smem_offset_1", "", type::u32, uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
-    // Cooperative groups find the grid's workspace in these: the high half, then the low half of its address.
-    {"%envreg1", "", type::u32, uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace() >> 32); }>},
-    {"%envreg2", "", type::u32, uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace()); }>},
+    {"%reserved_smem_offset_begin", "", type::u32,
+     uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
+    {"%reserved_smem_offset_end", "", type::u32,
+     uniform<u32, [](c x) { return x.shared_limit(); }>},
+    {"%reserved_smem_offset_cap", "", type::u32,
+     uniform<u32, [](c x) { return x.shared_limit(); }>},
+    {"%reserved_smem_offset_0", "", type::u32,
+     uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
+    {"%reserved_smem_offset_1", "", type::u32,
+     uniform<u32, [](c x) { return x.reserved_shared_offset(); }>},
+    // Cooperative groups find the grid's workspace in these: the high half, then the low half of
+    // its address.
+    {"%envreg1", "", type::u32,
+     uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace() >> 32); }>},
+    {"%envreg2", "", type::u32,
+     uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace()); }>},
     // A cluster of one block.
     {"%cluster_ctaid", "*", type::u32, uniform<u32, [](c) -> u32 { return 0; }>},
     {"%cluster_nctaid", "*", type::u32, uniform<u32, [](c) -> u32 { return 1; }>},
@@ -113,8 +125,10 @@ handler special_register(std::string_view name, std::string_view component, type
     kind = entry.kind;
     return entry.read;
   }
-  // The remaining environment registers and the performance counters read as zero; clusters are never explicit.
-  if (name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm" || name == "%is_explicit_cluster") {
+  // The remaining environment registers and the performance counters read as zero; clusters are
+  // never explicit.
+  if (name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm" ||
+      name == "%is_explicit_cluster") {
     kind = type::u32;
     return uniform<u32, zero>;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parser makes of one PTX text: declarations and flat statement lists, names unresolved. Views point into the text.
+// What the parser makes of one PTX text: declarations and flat statement lists, names unresolved.
+// Views point into the text.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,20 @@ namespace gpuwire::softgpu::ptx::syntax {
 
 struct operand {
   enum class form : std::uint8_t {
-    name,      // a register, variable, label or function, with an addend
-    integer,   // bits
-    f32,       // bits: a 32-bit pattern (0f...)
-    f64,       // bits: a 64-bit pattern (0d... or a decimal fraction)
-    address,   // [items[0] + addend], further items are coordinates or cache policies
-    vector,    // {a, b, ...}
-    pair,      // a|b
-    list,      // (a, b, ...) of a call
-    sink,      // _
+    name,     // a register, variable, label or function, with an addend
+    integer,  // bits
+    f32,      // bits: a 32-bit pattern (0f...)
+    f64,      // bits: a 64-bit pattern (0d... or a decimal fraction)
+    address,  // [items[0] + addend], further items are coordinates or cache policies
+    vector,   // {a, b, ...}
+    pair,     // a|b
+    list,     // (a, b, ...) of a call
+    sink,     // _
   };
   form kind = form::sink;
-  bool negated = false;          // !p
+  bool negated = false;  // !p
   std::string_view name;
-  std::string_view component;    // x of %tid.x
+  std::string_view component;  // x of %tid.x
   std::uint64_t bits = 0;
   std::int64_t addend = 0;
   std::vector<operand> items;
@@ -56,8 +57,8 @@ struct variable {
   bool managed = false;
   type element = type::b8;
   std::uint32_t vector_width = 1;
-  std::uint64_t elements = 1;     // product of the array sizes, 0 for []
-  std::uint32_t align = 0;        // 0: natural
+  std::uint64_t elements = 1;  // product of the array sizes, 0 for []
+  std::uint32_t align = 0;     // 0: natural
   std::string_view name;
   std::uint32_t line = 0;
   bool has_initial = false;
@@ -108,7 +109,7 @@ struct function {
   bool entry = false;
   bool has_body = false;
   std::uint32_t line = 0;
-  std::uint32_t threads_max = 0;       // from .maxntid or .reqntid; 0: none
+  std::uint32_t threads_max = 0;  // from .maxntid or .reqntid; 0: none
   std::vector<variable> returns;
   std::vector<variable> parameters;
   std::vector<statement> body;

@@ -22,7 +22,8 @@ std::optional<std::string> read_string(executor& x, std::uint64_t address, std::
 
 class caller {
  public:
-  caller(executor& x, const call_site& site, std::uint32_t lane) : x_(x), site_(site), lane_(lane) {}
+  caller(executor& x, const call_site& site, std::uint32_t lane)
+      : x_(x), site_(site), lane_(lane) {}
 
   std::uint64_t argument(std::size_t n) const {
     std::uint64_t value = 0;
@@ -48,8 +49,7 @@ class caller {
 
 void print(executor& x, const instruction& at, const caller& c, std::uint32_t lane) {
   const auto format = read_string(x, c.argument(0), lane);
-  if (!format)
-    return x.raise(fault_kind::illegal_address, at, "printf format is not readable");
+  if (!format) return x.raise(fault_kind::illegal_address, at, "printf format is not readable");
   const std::uint64_t block = c.argument(1);
   const auto read = [&](std::uint32_t offset, void* to, std::uint32_t bytes) {
     const std::byte* from = x.readable(block + offset, bytes, lane);
@@ -64,7 +64,8 @@ void print(executor& x, const instruction& at, const caller& c, std::uint32_t la
   c.result(static_cast<std::uint64_t>(count));
 }
 
-// The driver's text: FILE:LINE: FUNCTION: block: [x,y,z], thread: [x,y,z] Assertion `MESSAGE` failed.
+// The driver's text: FILE:LINE: FUNCTION: block: [x,y,z], thread: [x,y,z] Assertion `MESSAGE`
+// failed.
 void fail_assertion(executor& x, const instruction& at, const caller& c, std::uint32_t lane) {
   const auto triple = [](std::uint32_t a, std::uint32_t b, std::uint32_t d) {
     return "[" + std::to_string(a) + "," + std::to_string(b) + "," + std::to_string(d) + "]";
@@ -72,20 +73,23 @@ void fail_assertion(executor& x, const instruction& at, const caller& c, std::ui
   const warp& w = *x.warp_;
   x.raise(fault_kind::assertion, at,
           c.text(1) + ":" + std::to_string(static_cast<std::uint32_t>(c.argument(2))) + ": " +
-              c.text(3) + ": block: " +
-              triple(x.block_index_.x, x.block_index_.y, x.block_index_.z) + ", thread: " +
-              triple(w.thread_x[lane], w.thread_y[lane], w.thread_z[lane]) + " Assertion `" +
-              c.text(0) + "` failed.");
+              c.text(3) +
+              ": block: " + triple(x.block_index_.x, x.block_index_.y, x.block_index_.z) +
+              ", thread: " + triple(w.thread_x[lane], w.thread_y[lane], w.thread_z[lane]) +
+              " Assertion `" + c.text(0) + "` failed.");
 }
 
 }  // namespace
 
-void run_system_call(executor& x, const instruction& at, const call_site& site, std::uint32_t lane) {
+void run_system_call(executor& x, const instruction& at, const call_site& site,
+                     std::uint32_t lane) {
   const caller c(x, site, lane);
   const device_heap& heap = x.shared().heap;
   switch (site.system) {
-    case system_call::print: return print(x, at, c, lane);
-    case system_call::assertion_failed: return fail_assertion(x, at, c, lane);
+    case system_call::print:
+      return print(x, at, c, lane);
+    case system_call::assertion_failed:
+      return fail_assertion(x, at, c, lane);
     case system_call::allocate:
       c.result(heap.allocate ? heap.allocate(c.argument(0)) : 0);
       return;
@@ -93,7 +97,8 @@ void run_system_call(executor& x, const instruction& at, const call_site& site, 
       if (heap.free && c.argument(0) != 0) heap.free(c.argument(0));
       x.forget_ranges();
       return;
-    case system_call::none: return;
+    case system_call::none:
+      return;
   }
 }
 

@@ -11,7 +11,8 @@ namespace {
 std::uint64_t parse_digits(std::string_view digits, int base, std::uint32_t line,
                            std::string_view whole) {
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   if (error != std::errc{} || end != digits.data() + digits.size() || digits.empty())
     fail_syntax(line, "malformed number '" + std::string(whole) + "'");
   return value;
@@ -68,15 +69,21 @@ int precedence_of(const token& t) {
   if (t.kind != token_kind::mark) return -1;
   if (t.text == "<<" || t.text == ">>") return 3;
   switch (t.text[0]) {
-    case '|': return 0;
-    case '^': return 1;
-    case '&': return 2;
+    case '|':
+      return 0;
+    case '^':
+      return 1;
+    case '&':
+      return 2;
     case '+':
-    case '-': return 4;
+    case '-':
+      return 4;
     case '*':
     case '/':
-    case '%': return 5;
-    default: return -1;
+    case '%':
+      return 5;
+    default:
+      return -1;
   }
 }
 
@@ -118,19 +125,36 @@ std::uint64_t token_stream::expression(int precedence_min) {
   std::uint64_t left = unary();
   for (;;) {
     const int precedence = precedence_of(peek());
-    // A '|' after an integer is the second destination of an instruction in no known form, so it is an operator here.
+    // A '|' after an integer is the second destination of an instruction in no known form, so it is
+    // an operator here.
     if (precedence < precedence_min) return left;
     const std::string_view mark = take().text;
     const std::uint64_t right = expression(precedence + 1);
     switch (mark[0]) {
-      case '|': left |= right; break;
-      case '^': left ^= right; break;
-      case '&': left &= right; break;
-      case '<': left = right < 64 ? left << right : 0; break;
-      case '>': left = right < 64 ? left >> right : 0; break;
-      case '+': left += right; break;
-      case '-': left -= right; break;
-      case '*': left *= right; break;
+      case '|':
+        left |= right;
+        break;
+      case '^':
+        left ^= right;
+        break;
+      case '&':
+        left &= right;
+        break;
+      case '<':
+        left = right < 64 ? left << right : 0;
+        break;
+      case '>':
+        left = right < 64 ? left >> right : 0;
+        break;
+      case '+':
+        left += right;
+        break;
+      case '-':
+        left -= right;
+        break;
+      case '*':
+        left *= right;
+        break;
       default:
         if (right == 0) fail_here("division by zero");
         left = mark[0] == '/' ? left / right : left % right;
@@ -144,7 +168,8 @@ std::uint64_t token_stream::unary() {
   if (take_mark('~')) return ~unary();
   if (take_mark('!')) return unary() == 0 ? 1 : 0;
   if (take_mark('(')) {
-    const bool cast = peek().is(token_kind::dot_word, "s64") || peek().is(token_kind::dot_word, "u64");
+    const bool cast =
+        peek().is(token_kind::dot_word, "s64") || peek().is(token_kind::dot_word, "u64");
     if (cast) {
       take();
       expect_mark(')');

@@ -2,6 +2,7 @@
 // The parsers' view of a token vector: look, take, expect, and the constant expressions of PTX.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "failure.hpp"

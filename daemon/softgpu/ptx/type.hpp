@@ -9,14 +9,36 @@
 namespace gpuwire::softgpu::ptx {
 
 enum class type : std::uint8_t {
-  u8, u16, u32, u64,
-  s8, s16, s32, s64,
-  b8, b16, b32, b64, b128,
-  f16, f16x2, bf16, bf16x2, tf32, f32, f64,
+  u8,
+  u16,
+  u32,
+  u64,
+  s8,
+  s16,
+  s32,
+  s64,
+  b8,
+  b16,
+  b32,
+  b64,
+  b128,
+  f16,
+  f16x2,
+  bf16,
+  bf16x2,
+  tf32,
+  f32,
+  f64,
   pred,
 };
 
-enum class kind_of_type : std::uint8_t { bits, unsigned_integer, signed_integer, floating, predicate };
+enum class kind_of_type : std::uint8_t {
+  bits,
+  unsigned_integer,
+  signed_integer,
+  floating,
+  predicate
+};
 
 inline constexpr struct {
   std::string_view name;
@@ -47,11 +69,21 @@ inline constexpr struct {
     {"pred", type::pred, 4, kind_of_type::predicate},
 };
 
-constexpr std::uint32_t bytes_of(type t) { return type_table[static_cast<std::size_t>(t)].bytes; }
-constexpr kind_of_type kind_of(type t) { return type_table[static_cast<std::size_t>(t)].kind; }
-constexpr std::string_view name_of(type t) { return type_table[static_cast<std::size_t>(t)].name; }
-constexpr bool is_signed(type t) { return kind_of(t) == kind_of_type::signed_integer; }
-constexpr bool is_floating(type t) { return kind_of(t) == kind_of_type::floating; }
+constexpr std::uint32_t bytes_of(type t) {
+  return type_table[static_cast<std::size_t>(t)].bytes;
+}
+constexpr kind_of_type kind_of(type t) {
+  return type_table[static_cast<std::size_t>(t)].kind;
+}
+constexpr std::string_view name_of(type t) {
+  return type_table[static_cast<std::size_t>(t)].name;
+}
+constexpr bool is_signed(type t) {
+  return kind_of(t) == kind_of_type::signed_integer;
+}
+constexpr bool is_floating(type t) {
+  return kind_of(t) == kind_of_type::floating;
+}
 
 constexpr std::optional<type> parse_type(std::string_view name) {
   for (const auto& entry : type_table)
@@ -59,7 +91,10 @@ constexpr std::optional<type> parse_type(std::string_view name) {
   return std::nullopt;
 }
 
-// A register lies in lanes of 4 or 8 bytes; a predicate is one bit a lane; 128 bits are two registers.
-constexpr std::uint32_t lane_bytes(type t) { return bytes_of(t) == 8 ? 8 : 4; }
+// A register lies in lanes of 4 or 8 bytes; a predicate is one bit a lane; 128 bits are two
+// registers.
+constexpr std::uint32_t lane_bytes(type t) {
+  return bytes_of(t) == 8 ? 8 : 4;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "variable_parser.hpp"
 
+#include <algorithm>
+#include <span>
+
 namespace gpuwire::softgpu::ptx {
 namespace {
 
@@ -57,17 +60,21 @@ void take_attributes(token_stream& tokens, variable& v) {
   }
 }
 
-void take_dimensions(token_stream& tokens, variable& v) {
+std::vector<std::uint64_t> take_dimensions(token_stream& tokens, variable& v) {
+  std::vector<std::uint64_t> sizes;
   while (tokens.take_mark('[')) {
     if (tokens.take_mark(']')) {
       v.elements = 0;
+      sizes.push_back(0);
       continue;
     }
     const auto size = tokens.constant().bits;
     if (size != 0 && v.elements > (1ull << 40) / size) tokens.fail_here("array too large");
     v.elements *= size;
+    sizes.push_back(size);
     tokens.expect_mark(']');
   }
+  return sizes;
 }
 
 initial_value take_name_value(token_stream& tokens) {
@@ -108,14 +115,21 @@ initial_value take_value(token_stream& tokens) {
   return value;
 }
 
-void take_list(token_stream& tokens, variable& v, std::size_t& position) {
+// The values of an array within braces; those of an inner array begin where its dimension says.
+void take_list(token_stream& tokens, variable& v, std::size_t& position,
+               std::span<const std::uint64_t> sizes) {
   if (!tokens.take_mark('{')) {
     v.initial.push_back(take_value(tokens));
     v.initial.back().position = position++;
     return;
   }
+  std::uint64_t inner = v.vector_width;
+  for (std::size_t n = 1; n < sizes.size(); ++n) inner *= sizes[n];
   while (!tokens.take_mark('}')) {
-    take_list(tokens, v, position);
+    const std::size_t start = position;
+    const bool nested = tokens.peek().is_mark('{');
+    take_list(tokens, v, position, sizes.empty() ? sizes : sizes.subspan(1));
+    if (nested) position = std::max(position, start + inner);
     if (!tokens.peek().is_mark('}')) tokens.expect_mark(',');
   }
 }
@@ -162,11 +176,11 @@ void parse_variables(token_stream& tokens, variable::linkage link, std::vector<v
     variable v = shape;
     v.line = tokens.line();
     v.name = tokens.expect_word();
-    take_dimensions(tokens, v);
+    const auto sizes = take_dimensions(tokens, v);
     if (tokens.take_mark('=')) {
       v.has_initial = true;
       std::size_t position = 0;
-      take_list(tokens, v, position);
+      take_list(tokens, v, position, sizes);
       // The size of an array declared with [] is that of its initialiser.
       if (v.elements == 0) v.elements = (position + v.vector_width - 1) / v.vector_width;
       if (position > v.elements * v.vector_width)

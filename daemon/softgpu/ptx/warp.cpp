@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp scheduler. Among the groups of a warp it runs the one deepest in calls, then the one furthest behind, up to the
-// place where the next group waits: so lanes meet again where control flow joins. A group that holds the others up for
-// long gives way to the one that has waited longest, so a lane may spin on what another lane of its warp does.
+// The warp scheduler. Among the groups of a warp it runs the one deepest in calls, then the one
+// furthest behind, up to the place where the next group waits: so lanes meet again where control
+// flow joins. A group that holds the others up for long gives way to the one that has waited
+// longest, so a lane may spin on what another lane of its warp does.
 #include <algorithm>
 
 #include "executor.hpp"
@@ -9,8 +10,9 @@
 namespace gpuwire::softgpu::ptx {
 namespace {
 
-// How long a group may keep others waiting. Instructions that a lane can spin with (atomics, volatile loads) weigh 64 and
-// more, as their handlers say; any others next to nothing, since a group that merely takes long must not lose the rest.
+// How long a group may keep others waiting. Instructions that a lane can spin with (atomics,
+// volatile loads) weigh 64 and more, as their handlers say; any others next to nothing, since a
+// group that merely takes long must not lose the rest.
 constexpr std::uint64_t contention_max = 4096;
 constexpr std::uint64_t plain_steps_per_contention = 256;
 

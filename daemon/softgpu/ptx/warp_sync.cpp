@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions by which lanes of a warp meet: shfl, vote, match, redux, elect, bar.warp. Each lane brings a value and a
-// member mask, parks, and the exchange happens once every member that has not exited is there.
+// Instructions by which lanes of a warp meet: shfl, vote, match, redux, elect, bar.warp. Each lane
+// brings a value and a member mask, parks, and the exchange happens once every member that has not
+// exited is there.
 #include <algorithm>
 
 #include "builder.hpp"
@@ -11,7 +12,16 @@ namespace {
 
 // Which exchange an instruction is; kept in instruction::extra, apart from the kinds of jump.
 enum class exchange_kind : std::uint8_t {
-  barrier = 16, shuffle, vote_all, vote_any, vote_uniform, vote_ballot, match_any, match_all, reduce, elect,
+  barrier = 16,
+  shuffle,
+  vote_all,
+  vote_any,
+  vote_uniform,
+  vote_ballot,
+  match_any,
+  match_all,
+  reduce,
+  elect,
 };
 enum class shuffle_mode : std::uint8_t { up, down, butterfly, index };
 enum class reduction : std::uint8_t { add, minimum, maximum, conjunction, disjunction, exclusive };
@@ -84,47 +94,76 @@ std::uint32_t reduce(const meeting& m, std::uint32_t sub) {
   bool first = true;
   std::uint32_t result = 0;
   for (std::uint32_t rest = m.members; rest != 0; rest &= rest - 1) {
-    const auto v = static_cast<std::uint32_t>(m.values[static_cast<std::size_t>(std::countr_zero(rest))]);
+    const auto v =
+        static_cast<std::uint32_t>(m.values[static_cast<std::size_t>(std::countr_zero(rest))]);
     if (first) {
       result = v;
       first = false;
       continue;
     }
-    const bool less = is_signed_type ? static_cast<std::int32_t>(v) < static_cast<std::int32_t>(result) : v < result;
+    const bool less = is_signed_type
+                          ? static_cast<std::int32_t>(v) < static_cast<std::int32_t>(result)
+                          : v < result;
     switch (op) {
-      case reduction::add: result += v; break;
-      case reduction::minimum: result = less ? v : result; break;
-      case reduction::maximum: result = less ? result : v; break;
-      case reduction::conjunction: result &= v; break;
-      case reduction::disjunction: result |= v; break;
-      case reduction::exclusive: result ^= v; break;
+      case reduction::add:
+        result += v;
+        break;
+      case reduction::minimum:
+        result = less ? v : result;
+        break;
+      case reduction::maximum:
+        result = less ? result : v;
+        break;
+      case reduction::conjunction:
+        result &= v;
+        break;
+      case reduction::disjunction:
+        result |= v;
+        break;
+      case reduction::exclusive:
+        result ^= v;
+        break;
     }
   }
   return result;
 }
 
 // o = d, p (one of which may be unused), then sources.
-void finish(frame& f, const instruction& i, std::uint32_t lane, const meeting& m, const executor& x) {
+void finish(frame& f, const instruction& i, std::uint32_t lane, const meeting& m,
+            const executor& x) {
   const auto put_word = [&](std::uint32_t v) { put(f.registers.get() + i.o[0], lane, v); };
   switch (static_cast<exchange_kind>(i.extra)) {
-    case exchange_kind::barrier: break;
-    case exchange_kind::shuffle: finish_shuffle(f, i, lane, m, x); break;
-    case exchange_kind::vote_all: set_bit(f, i.o[0], lane, lanes_with(m, 1) == m.members); break;
-    case exchange_kind::vote_any: set_bit(f, i.o[0], lane, lanes_with(m, 1) != 0); break;
+    case exchange_kind::barrier:
+      break;
+    case exchange_kind::shuffle:
+      finish_shuffle(f, i, lane, m, x);
+      break;
+    case exchange_kind::vote_all:
+      set_bit(f, i.o[0], lane, lanes_with(m, 1) == m.members);
+      break;
+    case exchange_kind::vote_any:
+      set_bit(f, i.o[0], lane, lanes_with(m, 1) != 0);
+      break;
     case exchange_kind::vote_uniform: {
       const auto yes = lanes_with(m, 1);
       set_bit(f, i.o[0], lane, yes == 0 || yes == m.members);
       break;
     }
-    case exchange_kind::vote_ballot: put_word(lanes_with(m, 1)); break;
-    case exchange_kind::match_any: put_word(lanes_with(m, m.values[lane])); break;
+    case exchange_kind::vote_ballot:
+      put_word(lanes_with(m, 1));
+      break;
+    case exchange_kind::match_any:
+      put_word(lanes_with(m, m.values[lane]));
+      break;
     case exchange_kind::match_all: {
       const bool all = lanes_with(m, m.values[lane]) == m.members;
       put_word(all ? m.members : 0);
       set_bit(f, i.o[1], lane, all);
       break;
     }
-    case exchange_kind::reduce: put_word(reduce(m, i.sub)); break;
+    case exchange_kind::reduce:
+      put_word(reduce(m, i.sub));
+      break;
     case exchange_kind::elect: {
       const auto leader = static_cast<std::uint32_t>(std::countr_zero(m.members));
       put_word(leader);
@@ -134,8 +173,9 @@ void finish(frame& f, const instruction& i, std::uint32_t lane, const meeting& m
   }
 }
 
-// Brings this group's values and masks, then sees whether the exchange is complete. `count` holds the operand index of
-// the value, `target` that of the member mask (operand_count_max: the running lanes).
+// Brings this group's values and masks, then sees whether the exchange is complete. `count` holds
+// the operand index of the value, `target` that of the member mask (operand_count_max: the running
+// lanes).
 void arrive(executor& x, const instruction& i, std::uint32_t lanes) {
   warp& w = *x.warp_;
   const auto kind = static_cast<exchange_kind>(i.extra);
@@ -147,9 +187,12 @@ void arrive(executor& x, const instruction& i, std::uint32_t lanes) {
   bool converged = true;  // everybody that each lane waits for is in this group
   for (std::uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
     const auto l = static_cast<std::uint32_t>(std::countr_zero(rest));
-    if (votes) w.exchange[l] = vote >> l & 1;
-    else if (wide && i.sub == 8) w.exchange[l] = get<std::uint64_t>(value, l);
-    else w.exchange[l] = get<std::uint32_t>(value, l);
+    if (votes)
+      w.exchange[l] = vote >> l & 1;
+    else if (wide && i.sub == 8)
+      w.exchange[l] = get<std::uint64_t>(value, l);
+    else
+      w.exchange[l] = get<std::uint32_t>(value, l);
     const std::uint32_t members = mask != nullptr ? get<std::uint32_t>(mask, l) | 1u << l : lanes;
     w.member_masks[l] = members;
     converged &= (members & w.live) == lanes;
@@ -199,7 +242,8 @@ bool decode_shuffle(builder& b, const form& f) {
   const auto p = pair ? b.destination(to.items[1], type::pred) : b.temporary(type::pred);
   const auto a = b.source(f.operand(1), type::b32), lane = b.source(f.operand(2), type::b32),
              clamp = b.source(f.operand(3), type::b32), mask = b.source(f.operand(4), type::b32);
-  return emit(b, exchange_kind::shuffle, {d, p}, a, {lane, clamp}, mask, static_cast<std::uint32_t>(*mode));
+  return emit(b, exchange_kind::shuffle, {d, p}, a, {lane, clamp}, mask,
+              static_cast<std::uint32_t>(*mode));
 }
 
 bool decode_vote(builder& b, const form& f) {
@@ -207,7 +251,8 @@ bool decode_vote(builder& b, const form& f) {
   const auto a = b.predicate_source(f.operand(1));
   const auto mask = b.source(f.operand(2), type::b32);
   if (f.has("ballot"))
-    return emit(b, exchange_kind::vote_ballot, {b.destination(f.operand(0), type::b32)}, a, {}, mask);
+    return emit(b, exchange_kind::vote_ballot, {b.destination(f.operand(0), type::b32)}, a, {},
+                mask);
   const auto kind = f.has("all")   ? exchange_kind::vote_all
                     : f.has("any") ? exchange_kind::vote_any
                                    : exchange_kind::vote_uniform;
@@ -270,16 +315,16 @@ bool decode_active_mask(builder& b, const form& f) {
 }
 
 constexpr decode_entry entries[] = {
-    {"shfl", decode_shuffle},      {"vote", decode_vote},
-    {"match", decode_match},       {"redux", decode_reduce},
-    {"elect", decode_elect},       {"bar", decode_warp_barrier},
+    {"shfl", decode_shuffle},         {"vote", decode_vote},
+    {"match", decode_match},          {"redux", decode_reduce},
+    {"elect", decode_elect},          {"bar", decode_warp_barrier},
     {"barrier", decode_warp_barrier}, {"activemask", decode_active_mask},
 };
 
 }  // namespace
 
-// A lane whose members have all parked (or exited) meets them. Lanes may stand at different instructions of one kind, as
-// when the compiler has copied code.
+// A lane whose members have all parked (or exited) meets them. Lanes may stand at different
+// instructions of one kind, as when the compiler has copied code.
 void executor::complete_exchanges(warp& w) {
   for (std::uint32_t rest = w.parked; rest != 0;) {
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(rest));
@@ -304,6 +349,8 @@ void executor::complete_exchanges(warp& w) {
   }
 }
 
-decode_table warp_instructions() { return entries; }
+decode_table warp_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

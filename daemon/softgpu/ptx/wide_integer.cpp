@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extended-precision integers (add.cc and its kin, with the carry in the warp) and the dot products dp2a and dp4a.
+// Extended-precision integers (add.cc and its kin, with the carry in the warp) and the dot products
+// dp2a and dp4a.
 #include "builder.hpp"
 #include "lanes.hpp"
 
@@ -8,8 +9,8 @@ namespace {
 
 enum : std::uint32_t { reads_carry = 1, writes_carry = 2, subtracts = 4, high_half = 8 };
 
-// d = (product or a) + b + carry. Subtraction adds the complement, so the carry is set when nothing is borrowed; code
-// that reads it with addc after subc relies on that.
+// d = (product or a) + b + carry. Subtraction adds the complement, so the carry is set when nothing
+// is borrowed; code that reads it with addc after subc relies on that.
 template <class T, class Wide>
 T extended(T left, T right, bool carry_in, bool subtract, bool& carry_out) {
   if (subtract) right = static_cast<T>(~right);
@@ -33,7 +34,8 @@ void carry_chain(executor& x, const instruction& i, std::uint32_t lanes) {
       left = static_cast<T>((i.sub & high_half) != 0 ? product >> (sizeof(T) * 8) : product);
       right = get<T>(c, l);
     }
-    const bool carry_in = (i.sub & reads_carry) != 0 ? (carries >> l & 1) != 0 : (i.sub & subtracts) != 0;
+    const bool carry_in =
+        (i.sub & reads_carry) != 0 ? (carries >> l & 1) != 0 : (i.sub & subtracts) != 0;
     bool carry_out = false;
     put<T>(d, l, extended<T, Wide>(left, right, carry_in, (i.sub & subtracts) != 0, carry_out));
     if ((i.sub & writes_carry) != 0)
@@ -54,9 +56,10 @@ void carry_chain_signed_high(executor& x, const instruction& i, std::uint32_t la
         std::int64_t{get<std::int32_t>(a, l)} * std::int64_t{get<std::int32_t>(b, l)};
     const bool carry_in = (i.sub & reads_carry) != 0 && (carries >> l & 1) != 0;
     bool carry_out = false;
-    put(d, l, extended<std::uint32_t, std::uint64_t>(static_cast<std::uint32_t>(product >> 32),
-                                                     get<std::uint32_t>(c, l), carry_in, false,
-                                                     carry_out));
+    put(d, l,
+        extended<std::uint32_t, std::uint64_t>(static_cast<std::uint32_t>(product >> 32),
+                                               get<std::uint32_t>(c, l), carry_in, false,
+                                               carry_out));
     if ((i.sub & writes_carry) != 0)
       carries = (carries & ~(1u << l)) | (static_cast<std::uint32_t>(carry_out) << l);
   });
@@ -74,7 +77,8 @@ template <std::uint32_t Flags>
 bool decode_sum(builder& b, const form& f) {
   std::uint32_t flags = Flags;
   if (f.has("cc")) flags |= writes_carry;
-  if ((flags & (reads_carry | writes_carry)) == 0 || f.types.empty() || is_floating(f.t())) return false;
+  if ((flags & (reads_carry | writes_carry)) == 0 || f.types.empty() || is_floating(f.t()))
+    return false;
   const handler run = select_chain<false>(f.t());
   if (run == nullptr) return false;
   b.emit(run, {b.destination(f.operand(0), f.t())},
@@ -93,7 +97,8 @@ bool decode_product(builder& b, const form& f) {
   if (f.has("hi") && is_signed(f.t())) run = f.t() == type::s32 ? carry_chain_signed_high : nullptr;
   if (run == nullptr) return false;
   b.emit(run, {b.destination(f.operand(0), f.t())},
-         {b.source(f.operand(1), f.t()), b.source(f.operand(2), f.t()), b.source(f.operand(3), f.t())})
+         {b.source(f.operand(1), f.t()), b.source(f.operand(2), f.t()),
+          b.source(f.operand(3), f.t())})
       .sub = flags;
   return true;
 }
@@ -124,8 +129,9 @@ bool decode_dot(builder& b, const form& f) {
   const bool sa = is_signed(f.t(0)), sb = is_signed(f.t(1));
   using s8 = std::int8_t;
   using u8 = std::uint8_t;
-  const handler run = sa ? (sb ? dot_product<Signed, s8, Terms> : dot_product<Signed, u8, Terms>)
-                         : (sb ? dot_product<Unsigned, s8, Terms> : dot_product<Unsigned, u8, Terms>);
+  const handler run =
+      sa ? (sb ? dot_product<Signed, s8, Terms> : dot_product<Signed, u8, Terms>)
+         : (sb ? dot_product<Unsigned, s8, Terms> : dot_product<Unsigned, u8, Terms>);
   b.emit(run, {b.destination(f.operand(0), type::b32)},
          {b.source(f.operand(1), type::b32), b.source(f.operand(2), type::b32),
           b.source(f.operand(3), type::b32)})
@@ -146,6 +152,8 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
-decode_table wide_integer_instructions() { return entries; }
+decode_table wide_integer_instructions() {
+  return entries;
+}
 
 }  // namespace gpuwire::softgpu::ptx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least device around the PTX half: host buffers as device memory, and launches that run block after block.
+// The least device around the PTX half: host buffers as device memory, and launches that run block
+// after block.
 #pragma once
 
 #include <cstring>
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "program.hpp"
+#include "daemon/softgpu/ptx/program.hpp"
 
 namespace gpuwire::softgpu::ptx::test {
 
@@ -17,7 +18,8 @@ class machine : public memory {
   explicit machine(std::string_view text) : machine(std::vector<std::string_view>{text}) {}
   explicit machine(std::vector<std::string_view> texts) {
     auto compiled = compile(texts);
-    if (const auto* error = std::get_if<compile_error>(&compiled)) throw std::runtime_error(error->message);
+    if (const auto* error = std::get_if<compile_error>(&compiled))
+      throw std::runtime_error(error->message);
     code_ = std::get<0>(compiled);
     place_variables();
   }
@@ -138,7 +140,8 @@ class machine : public memory {
     for (std::size_t n = 0; n < variable_addresses_.size(); ++n)
       for (const relocation& r : code_->variables()[n].relocations) {
         const std::uint64_t value = variable(r.target) + static_cast<std::uint64_t>(r.addend);
-        std::memcpy(reinterpret_cast<void*>(variable_addresses_[n] + r.offset), &value, sizeof value);
+        std::memcpy(reinterpret_cast<void*>(variable_addresses_[n] + r.offset), &value,
+                    sizeof value);
       }
   }
 
