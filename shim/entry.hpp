@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
@@ -132,14 +133,12 @@ CUresult transport_result(wire::error transport);
 bool posting_waits();
 void reply_is_malformed(const char* name);
 
-struct cache_key {
-  std::uint16_t call;
-  std::uint32_t context;
-  const std::byte* request;
-  std::size_t request_bytes;
-};
-std::shared_ptr<const std::vector<std::byte>> find_cached(const cache_key& key);
-void keep_cached(const cache_key& key, std::vector<std::byte> body);
+// Answers that were asked for once. A key is the context and the encoded request; `epoch` tells
+// whether something was forgotten while the answer was on its way.
+std::shared_ptr<const std::vector<std::byte>> find_cached(std::uint16_t call, std::string_view key);
+std::uint64_t cache_epoch();
+void keep_cached(std::uint16_t call, std::string_view key, std::uint64_t epoch,
+                 std::vector<std::byte> body);
 
 }  // namespace detail
 
@@ -245,26 +244,34 @@ answer<Call> call_operation(stream_credit& credit, std::uint64_t copy_bytes,
 // Answers that do not change are asked for once in each context. Only successes are kept.
 template <class Call>
 answer<Call> cached_call(const typename Call::request& q) {
-  std::array<std::byte, 256> encoded;
-  wire::encoder encoder(encoded.data(), encoded.size());
+  answer<Call> a;
+  thread_state& t = self();
+  if (!detail::asks_a_device(Call::name)) {
+    a.result = detail::earlier_error(t);
+    if (a.result != CUDA_SUCCESS) return a;
+  }
+  alignas(8) std::array<std::byte, 256> encoded;
+  const std::uint64_t context = t.context_index();
+  std::memcpy(encoded.data(), &context, sizeof context);
+  wire::encoder encoder(encoded.data() + sizeof context, encoded.size() - sizeof context);
   wire::encode_into(q, encoder);
   if (!encoder.ok()) return transact<Call>(q);
-  const detail::cache_key key{Call::call_id, self().context_index(), encoded.data(),
-                              encoder.size()};
-  if (auto known = detail::find_cached(key)) {
-    answer<Call> a;
-    a.cached = std::move(known);
+  const std::string_view key(reinterpret_cast<const char*>(encoded.data()),
+                             sizeof context + encoder.size());
+  a.cached = detail::find_cached(Call::call_id, key);
+  if (a.cached) {
     wire::decoder body(a.cached->data(), a.cached->size());
     if (wire::decode_from(body, a.body)) return a;
   }
-  auto a = transact<Call>(q);
-  if (a.result == CUDA_SUCCESS) {
-    std::vector<std::byte> bytes(wire::encoded_bytes(a.body));
+  const auto epoch = detail::cache_epoch();
+  auto fresh = transact<Call>(q);
+  if (fresh.result == CUDA_SUCCESS) {
+    std::vector<std::byte> bytes(wire::encoded_bytes(fresh.body));
     wire::encoder again(bytes.data(), bytes.size());
-    wire::encode_into(a.body, again);
-    detail::keep_cached(key, std::move(bytes));
+    wire::encode_into(fresh.body, again);
+    detail::keep_cached(Call::call_id, key, epoch, std::move(bytes));
   }
-  return a;
+  return fresh;
 }
 
 void forget_cached(std::uint16_t call_id);
