@@ -45,7 +45,7 @@ void jit_options::log::write(std::string_view text) const {
   std::size_t written = 0;
   if (buffer != nullptr && bytes > 0) {
     written = std::min(text.size(), bytes - 1);
-    std::memcpy(buffer, text.data(), written);
+    std::copy_n(text.begin(), written, buffer);
     buffer[written] = '\0';
   }
   if (bytes_out != nullptr)
