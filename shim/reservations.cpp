@@ -2,6 +2,8 @@
 #include "shim/reservations.hpp"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
@@ -11,21 +13,33 @@
 #endif
 
 namespace gpuwire::shim {
+namespace {
+
+// Straight to the kernel: a sanitizer's own mmap refuses addresses that its program could not use,
+// and nothing in these ranges is ever touched.
+void* reserve(void* wanted, std::size_t bytes) {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  return reinterpret_cast<void*>(::syscall(SYS_mmap, wanted, bytes, PROT_NONE, flags, -1, 0L));
+}
+void release(void* begin, std::size_t bytes) {
+  ::syscall(SYS_munmap, begin, bytes);
+}
+
+}  // namespace
 
 bool reservations::map_run(std::uint64_t first, std::uint64_t end) {
   void* wanted = reinterpret_cast<void*>(first * granule_bytes);
   const auto bytes = static_cast<std::size_t>((end - first) * granule_bytes);
-  void* got = ::mmap(wanted, bytes, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* got = reserve(wanted, bytes);
   if (got == MAP_FAILED) return false;
   if (got == wanted) return true;
-  ::munmap(got, bytes);  // a kernel before 4.17 takes the address as a hint only
+  release(got, bytes);  // a kernel before 4.17 takes the address as a hint only
   return false;
 }
 
 void reservations::unmap_run(std::uint64_t first, std::uint64_t end) {
-  ::munmap(reinterpret_cast<void*>(first * granule_bytes),
-           static_cast<std::size_t>((end - first) * granule_bytes));
+  release(reinterpret_cast<void*>(first * granule_bytes),
+          static_cast<std::size_t>((end - first) * granule_bytes));
 }
 
 bool reservations::take(std::uint64_t base, std::uint64_t bytes) {

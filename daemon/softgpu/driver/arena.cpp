@@ -19,12 +19,13 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// A place that is far from where programs and libraries are usually mapped, and different in every
-// process: a client reserves the same addresses on its side, perhaps for several servers at once.
+// A place below where libraries are usually mapped, different in every process: a client reserves
+// the same addresses on its side, perhaps for several servers at once. Address and thread sanitizer
+// both leave this range to programs.
 std::uint64_t wanted_place() {
   std::uint32_t random = 0;
   if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = 0;
-  return 0x2000'0000'0000ull + std::uint64_t{random % 768} * (64ull << 30);
+  return 0x7e80'0000'0000ull + std::uint64_t{random % 28} * (16ull << 30);
 }
 
 }  // namespace
