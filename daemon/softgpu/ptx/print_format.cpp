@@ -41,6 +41,22 @@ directive take_directive(const std::string& format, std::size_t& at) {
   return d;
 }
 
+using next_argument = std::function<std::uint64_t(std::uint32_t bytes)>;
+
+std::string print_integer(const directive& d, const next_argument& argument) {
+  const bool wide = d.length.find_first_of("ljzt") != std::string::npos;
+  const bool is_signed = d.conversion == 'd' || d.conversion == 'i';
+  const std::string conversion(1, is_signed ? 'd' : d.conversion);
+  const std::string format = "%" + d.flags + (wide ? "ll" : d.length) + conversion;
+  const std::uint64_t v = argument(wide ? 8 : 4);
+  if (wide) {
+    return is_signed ? print_one(format, static_cast<long long>(v))
+                     : print_one(format, static_cast<unsigned long long>(v));
+  }
+  const auto narrow = static_cast<std::uint32_t>(v);
+  return is_signed ? print_one(format, static_cast<int>(narrow)) : print_one(format, narrow);
+}
+
 }  // namespace
 
 std::string format_device(const std::string& format,
@@ -65,33 +81,18 @@ std::string format_device(const std::string& format,
     const std::size_t start = at++;
     const directive d = take_directive(format, at);
     const std::string prefix = "%" + d.flags;
-    const bool wide = d.length.find_first_of("ljzt") != std::string::npos;
     switch (d.conversion) {
       case '%':
         result.push_back('%');
         break;
       case 'd':
-      case 'i': {
-        const std::uint64_t v = argument(wide ? 8 : 4);
-        if (wide)
-          result += print_one(prefix + "lld", static_cast<long long>(v));
-        else
-          result +=
-              print_one(prefix + d.length + "d", static_cast<int>(static_cast<std::uint32_t>(v)));
-        break;
-      }
+      case 'i':
       case 'u':
       case 'x':
       case 'X':
-      case 'o': {
-        const std::uint64_t v = argument(wide ? 8 : 4);
-        const std::string conversion(1, d.conversion);
-        if (wide)
-          result += print_one(prefix + "ll" + conversion, static_cast<unsigned long long>(v));
-        else
-          result += print_one(prefix + d.length + conversion, static_cast<unsigned>(v));
+      case 'o':
+        result += print_integer(d, argument);
         break;
-      }
       case 'f':
       case 'F':
       case 'e':
