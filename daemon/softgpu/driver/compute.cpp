@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "scheduler.hpp"
+#include "threads.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
@@ -47,7 +48,8 @@ compute_pool& compute_pool::instance() {
 void compute_pool::start(std::shared_ptr<kernel_run> run) {
   std::call_once(threads_started_, [this] {
     const unsigned count = std::max(1u, std::thread::hardware_concurrency());
-    for (unsigned thread = 0; thread < count; ++thread) std::thread([this] { work(); }).detach();
+    for (unsigned thread = 0; thread < count; ++thread)
+      start_thread("gpuwire-compute", [this] { work(); });
   });
   kernel_run* raw = run.get();
   const auto blocks = static_cast<int>(std::min<std::uint64_t>(raw->block_count, 1 << 16));

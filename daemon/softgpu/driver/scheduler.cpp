@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <ctime>
-#include <thread>
 
 #include "compute.hpp"
 #include "context.hpp"
 #include "fault.hpp"
 #include "guard.hpp"
+#include "threads.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
@@ -39,7 +39,7 @@ scheduler& scheduler::instance() {
 void scheduler::start_threads() {
   if (started_) return;
   started_ = true;
-  std::thread([this] { conduct(); }).detach();
+  start_thread("gpuwire-conduct", [this] { conduct(); });
 }
 
 // ---- ended kernels
@@ -168,7 +168,7 @@ void scheduler::dispatch(const std::shared_ptr<stream>& which) {
   if (idle_servers_ >= to_serve_.size()) {
     service_needed_.notify_one();
   } else {
-    std::thread([this] { serve(); }).detach();
+    start_thread("gpuwire-service", [this] { serve(); });
   }
 }
 
@@ -242,6 +242,8 @@ void scheduler::conduct() {
 template <typename Condition>
 void scheduler::wait_until(locked& lock, Condition condition) {
   take_ended_kernels();
+  // A host function that waited for its own stream would wait for ever.
+  require(!inside_host_function || condition(), CUDA_ERROR_NOT_PERMITTED);
   while (!condition()) {
     waiters_.fetch_add(1);
     const std::uint32_t seen = something_completed_.value();

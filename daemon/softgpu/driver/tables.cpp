@@ -14,6 +14,8 @@ namespace {
 struct own_streams {
   std::map<std::uint64_t, std::shared_ptr<stream>> by_context;
   ~own_streams() {
+    // In the child of a fork the scheduler's lock may be held by a thread that is not there.
+    if (driver_state != process_state::ready) return;
     for (const auto& [id, one] : by_context) scheduler::instance().destroy_stream(one);
   }
 };

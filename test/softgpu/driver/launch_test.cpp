@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -311,4 +313,39 @@ TEST_CASE("many launches on many streams all run exactly once") {
                       value, 2));
   }
   CHECK(host_copy<int>(value, 1)[0] == 300 * 3 * 2 * 2);
+}
+
+TEST_CASE("an idle soft GPU uses no processor time") {
+  test_context context;
+  test_module module;
+  for (int round = 0; round < 20; ++round)
+    REQUIRE_OK(launch(module.function("nothing"), 8, 32, nullptr));
+  REQUIRE_OK(driver(cuCtxSynchronize)());
+  const auto used_ms = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+  };
+  const auto before = used_ms();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(used_ms() - before <= 20);
+}
+
+// Run by the next test in a process of its own.
+TEST_CASE("leave a kernel running", "[.][leave]") {
+  REQUIRE_OK(driver(cuInit)(0));
+  CUcontext context = nullptr;
+  REQUIRE_OK(driver(cuCtxCreate_v2)(&context, 0, 0));
+  test_module module;
+  const CUdeviceptr words = device_array<int>({0, 0});
+  REQUIRE_OK(launch(module.function("wait_for"), 4, 1, nullptr, words, words + 4));
+}
+
+TEST_CASE("a process may end while a kernel runs") {
+  char self[4096];
+  const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+  REQUIRE(bytes > 0);
+  self[bytes] = '\0';
+  CHECK(std::system(("timeout 60 '" + std::string(self) + "' '[leave]' > /dev/null").c_str()) == 0);
 }
