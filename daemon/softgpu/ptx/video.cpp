@@ -30,12 +30,12 @@ struct video_mode {
   std::uint32_t parts : 3 = 1;       // 1, 2 or 4
   std::uint32_t mask : 4 = 0xF;      // parts of d that are written
   std::uint32_t comparison : 3 = 0;
-  std::uint32_t second : 2 = 0;  // of scalar forms: none, add, min, max
+  std::uint32_t second : 2 = 0;  // of scalar forms: 0 for none, or one of the below
   std::uint32_t clamp_shift : 1 = 0;
   std::uint32_t unused : 14 = 0;
 };
 
-constexpr std::uint32_t second_none = 0, second_add = 1, second_min = 2, second_max = 3;
+constexpr std::uint32_t second_add = 1, second_min = 2, second_max = 3;
 
 std::int64_t limit(std::int64_t v, std::uint32_t bits, bool is_signed_result) {
   const std::int64_t low = is_signed_result ? -(std::int64_t{1} << (bits - 1)) : 0;
