@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One command being carried out: what generated and handwritten bodies may ask of the worker around it. Lives on the stack
-// of the executor, or of a lane's thread for slow calls; a body that answers later keeps the ticket and returns deferred().
+// One command being carried out: what generated and handwritten bodies may ask of the worker around
+// it. Lives on the stack of the executor, or of a lane's thread for slow calls; a body that answers
+// later keeps the ticket and returns deferred().
 #pragma once
 
 #include <cstdint>
@@ -80,13 +81,16 @@ class call_context {
 
  private:
   void* find(handle_kind kind, std::uint64_t id);
+  CUfunction loaded(CUfunction function);
   std::uint64_t mint(handle_kind kind, void* native);
   void fail(CUresult code) {
     if (failure_ == CUDA_SUCCESS) failure_ = code;
   }
   // Work without a context that once was there: the driver has a code of its own for it.
   CUresult as_seen_by_client(CUresult result) const {
-    return result == CUDA_ERROR_INVALID_CONTEXT && current_context_is_dead() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
+    const bool dead =
+        ticket_.context != 0 && !worker_.handles(handle_kind::context).find_index(ticket_.context);
+    return result == CUDA_ERROR_INVALID_CONTEXT && dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
   }
 
   worker& worker_;

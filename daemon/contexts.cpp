@@ -11,8 +11,17 @@ struct thread_state {
   std::uint64_t epoch = 0;
   std::uint32_t index = 0;
   bool dead = false;
+  bool relaxed = false;
 };
 thread_local thread_state current;
+
+// The daemon's own housekeeping must never be what makes an application's stream capture fail.
+// Possible once the driver is initialised.
+void relax_capture_mode(const driver_table& d) {
+  if (d.cuThreadExchangeStreamCaptureMode == nullptr) return;
+  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  current.relaxed = d.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+}
 
 }  // namespace
 
@@ -22,11 +31,12 @@ bool enter_context(worker& w, std::uint32_t index) {
   const auto found = w.handles(handle_kind::context).find_index(index);
   auto* native = found ? static_cast<CUcontext>(found->native) : nullptr;
   const auto result = w.driver().cuCtxSetCurrent(native);
-  current = {epoch, index, index != 0 && (native == nullptr || result != CUDA_SUCCESS)};
+  current.epoch = epoch;
+  current.index = index;
+  current.dead = index != 0 && (native == nullptr || result != CUDA_SUCCESS);
+  if (!current.relaxed) relax_capture_mode(w.driver());
   return !current.dead;
 }
-
-bool current_context_is_dead() { return current.dead; }
 
 namespace custom {
 namespace {
@@ -40,7 +50,8 @@ void after_primary_change(call_context& c, int device, bool reset) {
   auto& w = c.owner();
   unsigned flags = 0;
   int active = 1;
-  if (w.driver().cuDevicePrimaryCtxGetState != nullptr) w.driver().cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (w.driver().cuDevicePrimaryCtxGetState != nullptr)
+    w.driver().cuDevicePrimaryCtxGetState(device, &flags, &active);
   if (!reset && active != 0) return;
   w.context_gone(primary_index(device));
   if (active == 0) w.handles(handle_kind::context).place_at(primary_index(device), nullptr);
@@ -58,7 +69,8 @@ outcome primary_context_retain(call_context& c, const msg::primary_context_retai
   const auto known = contexts.find_index(primary_index(q.device));
   call::reply r;
   if (known && known->native == context) {
-    r.context = wire::make_handle(0, static_cast<std::uint8_t>(handle_kind::context), 1, primary_index(q.device));
+    r.context = wire::make_handle(0, static_cast<std::uint8_t>(handle_kind::context), 1,
+                                  primary_index(q.device));
   } else {
     r.context = contexts.place_at(primary_index(q.device), context);
     c.owner().context_epoch.fetch_add(1, std::memory_order_acq_rel);
@@ -68,8 +80,10 @@ outcome primary_context_retain(call_context& c, const msg::primary_context_retai
 
 outcome primary_context_release(call_context& c, const msg::primary_context_release::request& q) {
   const auto& d = c.driver();
-  const auto release = d.cuDevicePrimaryCtxRelease_v2 ? d.cuDevicePrimaryCtxRelease_v2 : d.cuDevicePrimaryCtxRelease;
-  if (release == nullptr) return c.finish<msg::primary_context_release>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const auto release =
+      d.cuDevicePrimaryCtxRelease_v2 ? d.cuDevicePrimaryCtxRelease_v2 : d.cuDevicePrimaryCtxRelease;
+  if (release == nullptr)
+    return c.finish<msg::primary_context_release>(CUDA_ERROR_NOT_SUPPORTED, {});
   if (is_device(q.device)) c.owner().settle_context(primary_index(q.device));
   const auto result = release(q.device);
   if (result == CUDA_SUCCESS && is_device(q.device)) after_primary_change(c, q.device, false);
@@ -78,7 +92,8 @@ outcome primary_context_release(call_context& c, const msg::primary_context_rele
 
 outcome primary_context_reset(call_context& c, const msg::primary_context_reset::request& q) {
   const auto& d = c.driver();
-  const auto reset = d.cuDevicePrimaryCtxReset_v2 ? d.cuDevicePrimaryCtxReset_v2 : d.cuDevicePrimaryCtxReset;
+  const auto reset =
+      d.cuDevicePrimaryCtxReset_v2 ? d.cuDevicePrimaryCtxReset_v2 : d.cuDevicePrimaryCtxReset;
   if (reset == nullptr) return c.finish<msg::primary_context_reset>(CUDA_ERROR_NOT_SUPPORTED, {});
   if (is_device(q.device)) c.owner().settle_context(primary_index(q.device));
   const auto result = reset(q.device);
@@ -86,9 +101,11 @@ outcome primary_context_reset(call_context& c, const msg::primary_context_reset:
   return c.finish<msg::primary_context_reset>(result, {});
 }
 
-outcome primary_context_set_flags(call_context& c, const msg::primary_context_set_flags::request& q) {
+outcome primary_context_set_flags(call_context& c,
+                                  const msg::primary_context_set_flags::request& q) {
   const auto& d = c.driver();
-  const auto set = d.cuDevicePrimaryCtxSetFlags_v2 ? d.cuDevicePrimaryCtxSetFlags_v2 : d.cuDevicePrimaryCtxSetFlags;
+  const auto set = d.cuDevicePrimaryCtxSetFlags_v2 ? d.cuDevicePrimaryCtxSetFlags_v2
+                                                   : d.cuDevicePrimaryCtxSetFlags;
   if (set == nullptr) return c.finish<msg::primary_context_set_flags>(CUDA_ERROR_NOT_SUPPORTED, {});
   return c.finish<msg::primary_context_set_flags>(set(q.device, q.flags), {});
 }
@@ -111,10 +128,14 @@ outcome context_create(call_context& c, const msg::context_create::request& q) {
   const auto& d = c.driver();
   CUcontext context = nullptr;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (q.revision == 1 && d.cuCtxCreate) result = d.cuCtxCreate(&context, q.flags, q.device);
-  else if (q.revision == 3 && d.cuCtxCreate_v3) result = d.cuCtxCreate_v3(&context, nullptr, 0, q.flags, q.device);
-  else if (q.revision == 4 && d.cuCtxCreate_v4) result = d.cuCtxCreate_v4(&context, nullptr, q.flags, q.device);
-  else if (d.cuCtxCreate_v2) result = d.cuCtxCreate_v2(&context, q.flags, q.device);
+  if (q.revision == 1 && d.cuCtxCreate)
+    result = d.cuCtxCreate(&context, q.flags, q.device);
+  else if (q.revision == 3 && d.cuCtxCreate_v3)
+    result = d.cuCtxCreate_v3(&context, nullptr, 0, q.flags, q.device);
+  else if (q.revision == 4 && d.cuCtxCreate_v4)
+    result = d.cuCtxCreate_v4(&context, nullptr, q.flags, q.device);
+  else if (d.cuCtxCreate_v2)
+    result = d.cuCtxCreate_v2(&context, q.flags, q.device);
   if (result != CUDA_SUCCESS) return c.finish<call>(result, {});
   // The driver made it current in this thread; what is current is decided command by command.
   c.owner().context_epoch.fetch_add(1, std::memory_order_acq_rel);

@@ -98,6 +98,7 @@ CUresult create(CUcontext* pctx, creation how, CUdevice dev) {
 }
 
 CUresult destroy(CUcontext ctx) {
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   context_record* c = find_context(ctx);
   if (c == nullptr || c->primary) return CUDA_ERROR_INVALID_CONTEXT;
   msg::context_destroy::request q;
@@ -242,6 +243,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
 // ---- the thread's stack ----
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   context_record* c = find_context(ctx);
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   push(self(), *c);

@@ -86,7 +86,7 @@ namespace custom {
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   image_record* image = find_module(hmod);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t function = 0;
   bool known = false;
   std::size_t index = 0;
@@ -98,7 +98,9 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   }
   const CUresult r =
       known ? handle_at(*image, hmod, index, function) : ask_for_function(hmod, name, function);
+  // The driver writes null where there is no such function.
   if (r == CUDA_SUCCESS) *hfunc = handle_from<CUfunction>(function);
+  else if (r == CUDA_ERROR_NOT_FOUND) *hfunc = nullptr;
   return r;
 }
 

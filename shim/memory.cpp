@@ -165,7 +165,11 @@ CUresult allocate_host(void** pp, std::size_t bytes, unsigned flags) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   constexpr unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (pp == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pp == nullptr || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {  // the driver grants nothing, and takes null back in cuMemFreeHost
+    *pp = nullptr;
+    return CUDA_SUCCESS;
+  }
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   memory_entry e = entry_here(memory_kind::pinned);
@@ -188,6 +192,7 @@ CUresult cuMemAllocHost_v2(void** pp, std::size_t bytesize) {
 }
 
 CUresult cuMemFreeHost(void* p) {
+  if (p == nullptr) return CUDA_SUCCESS;
   const auto address = reinterpret_cast<std::uint64_t>(p);
   const auto range = state().memory.find(address);
   if (!range || range->base != address || range->value.kind != memory_kind::pinned)

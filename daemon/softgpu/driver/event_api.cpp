@@ -32,7 +32,7 @@ CUresult elapsed(float* milliseconds, CUevent begin_handle, CUevent end_handle) 
   return initialised([&] {
     auto begin = event_of(begin_handle);
     auto end = event_of(end_handle);
-    require(milliseconds != nullptr);
+    require(milliseconds != nullptr, CUDA_ERROR_INVALID_HANDLE);  // as the hardware's driver says
     auto& plan = scheduler::instance();
     const auto first = plan.latest(*begin);
     const auto last = plan.latest(*end);

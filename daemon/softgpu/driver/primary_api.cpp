@@ -16,7 +16,7 @@ CUresult release(CUdevice dev) {
     require(primary.retain_count > 0, CUDA_ERROR_INVALID_CONTEXT);
     const bool last = --primary.retain_count == 0;
     lock.unlock();
-    if (last) primary.deactivate();
+    if (last && primary.active()) primary.deactivate();
     return CUDA_SUCCESS;
   });
 }
@@ -24,11 +24,8 @@ CUresult release(CUdevice dev) {
 CUresult reset(CUdevice dev) {
   return initialised([&] {
     auto& primary = *device_of(dev).primary;
-    // The retain count stays: the holders' next retain or use finds a fresh context.
-    const bool was_active = primary.active();
     primary.deactivate();
-    std::lock_guard lock(primary.state_mutex);
-    if (was_active) primary.retain_count = 0;
+    // The retain count stays, as the hardware's driver has it: each holder may still release once.
     return CUDA_SUCCESS;
   });
 }
@@ -51,10 +48,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
     auto& primary = *device_of(dev).primary;
     require(out != nullptr);
     std::lock_guard lock(primary.state_mutex);
-    if (!primary.active()) {
-      primary.retain_count = 0;
-      primary.activate(primary.flags, api_version);
-    }
+    if (!primary.active()) primary.activate(primary.flags, api_version);
     ++primary.retain_count;
     *out = primary.handle;
     return CUDA_SUCCESS;
