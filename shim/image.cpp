@@ -90,7 +90,7 @@ image_extent measure_elf(const reader& in) {
 }
 
 image_extent measure_text(const reader& in) {
-  const void* nul = std::memchr(in.begin(), 0, in.size());
+  const void* nul = in.size() == 0 ? nullptr : std::memchr(in.begin(), 0, in.size());
   if (nul == nullptr) return refused("the text image has no end");
   return found(image_kind::text, in,
                static_cast<std::uint64_t>(static_cast<const std::byte*>(nul) - in.begin()) + 1);

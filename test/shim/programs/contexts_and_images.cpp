@@ -132,6 +132,17 @@ static void libraries(const gpu& g) {
   CHECK(cuCtxSetCurrent(g.context));
 }
 
+// Larger than what fits into a command.
+static void a_large_image() {
+  std::string text = kernels_ptx;
+  while (text.size() < (size_t{3} << 20)) text += "// a line that says nothing, many times over\n";
+  CUmodule module;
+  CUfunction store;
+  CHECK(cuModuleLoadData(&module, text.c_str()));
+  CHECK(cuModuleGetFunction(&store, module, "store"));
+  CHECK(cuModuleUnload(module));
+}
+
 static void launches_that_are_wrong(const gpu& g, CUdeviceptr place) {
   int value = 5;
   void* parameters[] = {&place, &value};
@@ -226,6 +237,7 @@ int main() {
   stack_of_contexts(g);
   modules(g);
   libraries(g);
+  a_large_image();
   CUdeviceptr place;
   CHECK(cuMemAlloc(&place, 4));
   launches_that_are_wrong(g, place);
