@@ -263,6 +263,8 @@ int function_attribute(const ptx::kernel_info& info, const program& code,
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
       return static_cast<int>(info.register_count);
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      // CUB chooses its launch shapes by this, so they must be those that the kernel was compiled for.
+      return static_cast<int>(info.target);
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
       return limits::compute_major * 10 + limits::compute_minor;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

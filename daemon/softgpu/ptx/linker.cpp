@@ -339,8 +339,10 @@ void linker::add_kernel(std::uint32_t function) {
   if (info.static_shared_bytes == 0 && reaches_common_shared(function))
     info.static_shared_bytes = common_shared_bytes_;
   info.local_bytes = code.local_bytes;
+  info.target = modules_[functions_[function].module].target;
   if (source.threads_max != 0) info.threads_per_block_max = source.threads_max;
-  info.register_count = std::clamp(code.register_bytes / (warp_lanes * 4) + 8, 16u, 255u);
+  // What is alive at once, within what any launch of up to 1024 threads has registers for.
+  info.register_count = std::clamp(code.register_bytes / (warp_lanes * 4) + 8, 16u, 64u);
   program_->kernel_functions_.push_back(function);
   program_->dynamic_shared_offsets_.push_back(align_up(info.static_shared_bytes, dynamic_align_));
   program_->kernels_.push_back(std::move(info));

@@ -28,7 +28,7 @@ class module_parser {
     check_version(tokens_.take());
     if (!tokens_.take_dot("target")) tokens_.fail_here("expected .target");
     do {
-      check_target(tokens_.line(), tokens_.expect_word());
+      take_target(tokens_.line(), tokens_.expect_word());
     } while (tokens_.take_mark(','));
     if (tokens_.take_dot("address_size") && tokens_.expect_integer() != 64)
       tokens_.fail_here("only .address_size 64 is supported");
@@ -48,7 +48,7 @@ class module_parser {
            "PTX .version " + std::string(t.text) + " is newer than the supported 9.0");
   }
 
-  static void check_target(std::uint32_t line, std::string_view name) {
+  void take_target(std::uint32_t line, std::string_view name) {
     if (name.substr(0, 3) != "sm_") return;  // texmode_independent, debug
     std::uint32_t capability = 0;
     std::from_chars(name.data() + 3, name.data() + name.size(), capability);
@@ -56,6 +56,7 @@ class module_parser {
     if (capability > target_max)
       fail(compile_error_kind::no_entry_target, line,
            ".target " + std::string(name) + " is newer than the supported sm_90");
+    result_.target = capability;
   }
 
   void parse_item() {

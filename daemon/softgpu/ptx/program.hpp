@@ -41,7 +41,8 @@ struct kernel_info {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;               // .local per thread, call depth not counted
   std::uint32_t threads_per_block_max = 1024;  // smaller with .maxntid / .reqntid
-  std::uint32_t register_count = 32;           // 32-bit registers a thread is reported to use
+  std::uint32_t target = 75;          // compute capability of its text's .target, 75 for sm_75
+  std::uint32_t register_count = 32;  // 32-bit registers a thread is reported to use
 };
 
 // A pointer inside a variable's initial value: the address of `target` (+ addend) is stored at

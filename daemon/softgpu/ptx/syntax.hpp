@@ -119,6 +119,7 @@ struct function {
 };
 
 struct module {
+  std::uint32_t target = 0;  // compute capability, 75 for sm_75
   std::vector<variable> variables;
   std::vector<function> functions;
 };

@@ -150,6 +150,7 @@ TEST_CASE("kernel parameters lie as the driver lays them out") {
   }
   CHECK(many.parameter_bytes == 56);
   CHECK(many.threads_per_block_max == 1024);
+  CHECK(many.target == 90);
   const kernel_info& limited = m.code().kernels()[m.kernel_index("limited")];
   CHECK(limited.threads_per_block_max == 128);
   CHECK(limited.static_shared_bytes == 40);
