@@ -33,7 +33,7 @@ def main():
             print("its session is still there two seconds after its end")
             passed = False
         if not passed:
-            print("--- log of gpuwired", daemon.log_text(), sep="\n")
+            print("--- log of gpuwired", daemon.log_text(), daemon.sanitizer_report(), sep="\n")
     return 0 if passed else 1
 
 
