@@ -314,10 +314,14 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   } else if (find_context(ctx) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
+  context_record* c = ctx == nullptr ? self().current() : find_context(ctx);
+  if (known_idle(c->idle_at)) return detail::earlier_error(self());
   msg::sync::request q;
   q.scope = 1;
   q.handle = id_of(ctx);
-  return call<msg::sync>(q).result;
+  const auto a = call<msg::sync>(q);
+  note_idle(c->idle_at, a);
+  return a.result;
 }
 CUresult cuCtxSynchronize() {
   return cuCtxSynchronize_v2(nullptr);

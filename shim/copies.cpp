@@ -52,9 +52,12 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
   q.bytes = bytes;
   if (bytes > wire::limits::reply_inline_bytes_max) {
     const wire::transfer transfer{{}, {static_cast<std::byte*>(destination), bytes}};
-    return transact<msg::copy_from_device>(q, transfer).result;
+    const auto a = transact<msg::copy_from_device>(q, transfer);
+    note_idle(target.credit->idle_at, a);
+    return a.result;
   }
   const auto a = transact<msg::copy_from_device>(q);
+  note_idle(target.credit->idle_at, a);
   if (a.result != CUDA_SUCCESS) return a.result;
   if (a.body.data.size != bytes) {
     detail::reply_is_malformed("copy_from_device");

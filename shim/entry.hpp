@@ -214,6 +214,21 @@ CUresult post(const typename Call::request& q) {
   return detail::append<Call>(t, q);
 }
 
+// A stream or context whose work was found done by a command is known to be idle until any thread appends anything at all:
+// then nothing can have been given to it since. `idle_at` is that command's place in the ordered stream.
+inline bool known_idle(const std::atomic<std::uint64_t>& idle_at) {
+  const wire::client& client = *state().client;
+  return idle_at.load(std::memory_order_relaxed) == client.appended() &&
+         client.state() == wire::error::ok;
+}
+
+// What a command that waited for a stream or context says of it.
+template <class Call>
+void note_idle(std::atomic<std::uint64_t>& idle_at, const answer<Call>& a) {
+  if (a.result == CUDA_SUCCESS && a.storage)
+    idle_at.store(a.storage->position, std::memory_order_relaxed);
+}
+
 // Counts one operation of a stream and waits for room. Fails only with a lost connection.
 CUresult count_operation(stream_credit& credit, std::uint64_t copy_bytes);
 

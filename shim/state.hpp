@@ -55,6 +55,7 @@ struct context_record {
   std::atomic<int> sticky{0};    // CUresult that every later call in this context returns
   std::atomic<context_storage*> storage{nullptr};
   stream_credit legacy;  // of the legacy default stream
+  std::atomic<std::uint64_t> idle_at{0};  // see known_idle() in entry.hpp
 };
 
 struct stream_record {

@@ -161,15 +161,19 @@ CUresult cuStreamDestroy(CUstream hStream) {
 CUresult cuStreamSynchronize(CUstream hStream) {
   const auto target = find_stream(hStream);
   if (target.result != CUDA_SUCCESS) return target.result;
+  if (known_idle(target.credit->idle_at)) return detail::earlier_error(self());
   msg::sync::request q;
   q.scope = 0;
   q.handle = target.id;
-  return call<msg::sync>(q).result;
+  const auto a = call<msg::sync>(q);
+  note_idle(target.credit->idle_at, a);
+  return a.result;
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
   const auto target = find_stream(hStream);
   if (target.result != CUDA_SUCCESS) return target.result;
+  if (known_idle(target.credit->idle_at)) return detail::earlier_error(self());
   msg::cuStreamQuery::request q;
   q.hStream = target.id;
   return call<msg::cuStreamQuery>(q).result;

@@ -25,6 +25,7 @@ class session_client final : public client {
 
   std::variant<std::monostate, connect_failure> open();
 
+  std::uint64_t appended() const override { return stream_.appended(); }
   error flush() override { return stream_.send_until(stream_.appended()); }
   void goodbye(std::chrono::milliseconds deadline) override;
   void abandon_after_fork() override;
@@ -147,6 +148,7 @@ error session_client::append(const command& c, std::size_t body_bytes, const voi
   code = board_.wait(w);
   if (code != error::ok) return code;
   stream_.note_reply(board_.last_reply());
+  out->position = end;
   return wait_for_pushes(w.push_mark);
 }
 

@@ -57,6 +57,8 @@ struct transfer {
 class reply {
  public:
   std::int32_t result = 0;
+  // Where the command ended in the ordered stream; equal to client::appended() while nothing came after it.
+  std::uint64_t position = 0;
   decoder body() const { return decoder(storage_.data() + body_offset_, body_bytes_); }
 
  private:
@@ -83,6 +85,8 @@ class client {
     return append(c, encoded_bytes(m), &m, &encode_thunk<Message>, &out, &t);
   }
 
+  // The end of the ordered stream: grows with every command of any thread. No lock, no system call.
+  virtual std::uint64_t appended() const = 0;
   virtual error flush() = 0;                                         // sends what was appended
   virtual void goodbye(std::chrono::milliseconds deadline) = 0;      // orderly end; bounded
   virtual void abandon_after_fork() = 0;                             // child of fork: forget the sockets without touching the peer
