@@ -7,9 +7,11 @@ int attribute_value_count(CUlaunchAttributeID id) {
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: return 2;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      return 2;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: return 3;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      return 3;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
@@ -18,12 +20,15 @@ int attribute_value_count(CUlaunchAttributeID id) {
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return 1;
-    default: return -1;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return 1;
+    default:
+      return -1;
   }
 }
 
-CUresult decode_attribute(call_context& c, const msg::launch_attribute& in, CUlaunchAttribute& out) {
+CUresult decode_attribute(call_context& c, const msg::launch_attribute& in,
+                          CUlaunchAttribute& out) {
   out = {};
   out.id = static_cast<CUlaunchAttributeID>(in.id);
   const int count = attribute_value_count(out.id);
@@ -66,24 +71,27 @@ CUresult decode_attribute(call_context& c, const msg::launch_attribute& in, CUla
   return c.failure();
 }
 
-CUresult decode_attributes(call_context& c, const std::vector<msg::launch_attribute>& in, std::vector<CUlaunchAttribute>& out) {
+CUresult decode_attributes(call_context& c, const std::vector<msg::launch_attribute>& in,
+                           std::vector<CUlaunchAttribute>& out) {
   if (in.size() > launch_attributes_max) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& one : in) {
     if (one.id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
-    if (const auto problem = decode_attribute(c, one, out.emplace_back()); problem != CUDA_SUCCESS) return problem;
+    if (const auto problem = decode_attribute(c, one, out.emplace_back()); problem != CUDA_SUCCESS)
+      return problem;
   }
   return CUDA_SUCCESS;
 }
 
-bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value, msg::launch_attribute& out,
-                      attribute_values& storage) {
+bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value,
+                      msg::launch_attribute& out, attribute_values& storage) {
   const int count = attribute_value_count(id);
   if (count < 0) return false;
   out = {};
   out.id = static_cast<std::uint32_t>(id);
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return false;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return false;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       out.address = reinterpret_cast<std::uint64_t>(value.accessPolicyWindow.base_ptr);
       out.bytes = value.accessPolicyWindow.num_bytes;
@@ -96,10 +104,13 @@ bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& valu
       break;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      storage = {static_cast<std::int32_t>(value.clusterDim.x), static_cast<std::int32_t>(value.clusterDim.y),
+      storage = {static_cast<std::int32_t>(value.clusterDim.x),
+                 static_cast<std::int32_t>(value.clusterDim.y),
                  static_cast<std::int32_t>(value.clusterDim.z)};
       break;
-    default: storage = {value.cooperative, 0, 0}; break;
+    default:
+      storage = {value.cooperative, 0, 0};
+      break;
   }
   out.values = {storage.data(), static_cast<std::uint32_t>(count)};
   return true;

@@ -24,7 +24,8 @@ std::optional<std::pair<descriptor, descriptor>> make_control_pair() {
 }
 
 bool send_control(int channel, const control_message& message, int fd) {
-  std::array<std::uint8_t, 2> body = {static_cast<std::uint8_t>(message.kind), static_cast<std::uint8_t>(message.role)};
+  std::array<std::uint8_t, 2> body = {static_cast<std::uint8_t>(message.kind),
+                                      static_cast<std::uint8_t>(message.role)};
   iovec part{body.data(), body.size()};
   msghdr header{};
   header.msg_iov = &part;
@@ -58,11 +59,13 @@ control_state receive_control(int channel, received_control& out) {
   do received = ::recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (received < 0 && errno == EINTR);
   if (received < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? control_state::would_block : control_state::closed;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? control_state::would_block
+                                                   : control_state::closed;
   }
   out.connection.reset();
   for (auto* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int))) {
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+        c->cmsg_len == CMSG_LEN(sizeof(int))) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
       out.connection = descriptor(fd);
@@ -72,7 +75,8 @@ control_state receive_control(int channel, received_control& out) {
   out.message = {static_cast<control_kind>(body[0]), static_cast<wire::connection_role>(body[1])};
   const bool attach = out.message.kind == control_kind::attach;
   if (!attach && out.message.kind != control_kind::end) return control_state::closed;
-  return attach == static_cast<bool>(out.connection) ? control_state::message : control_state::closed;
+  return attach == static_cast<bool>(out.connection) ? control_state::message
+                                                     : control_state::closed;
 }
 
 }  // namespace gpuwire::daemon

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the main process tells a worker, over a SOCK_SEQPACKET pair: one small message each, at most one descriptor with it.
+// What the main process tells a worker, over a SOCK_SEQPACKET pair: one small message each, at most
+// one descriptor with it.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host to device. Inline data is copied into pinned blocks, which return when the copy is over, so that the executor never
-// waits for the GPU. Bulk data arrives in pinned blocks on the receive threads; the lane's thread issues a copy for each
-// chunk as it comes and answers when the last one has been issued.
+// Host to device. Inline data is copied into pinned blocks, which return when the copy is over, so
+// that the executor never waits for the GPU. Bulk data arrives in pinned blocks on the receive
+// threads; the lane's thread issues a copy for each chunk as it comes and answers when the last one
+// has been issued.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -29,11 +30,13 @@ struct chunk {
 // Shared by the receive threads, which fill blocks, and the lane's thread, which empties them.
 class incoming_copy final : public wire::bulk_sink {
  public:
-  incoming_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr destination, std::uint64_t bytes)
+  incoming_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr destination,
+                std::uint64_t bytes)
       : worker_(w), ticket_(ticket), stream_(s), destination_(destination), bytes_(bytes) {}
 
   std::span<std::byte> place(std::uint64_t offset, std::uint32_t bytes) override {
-    if (bytes > wire::limits::bulk_chunk_bytes || offset > bytes_ || bytes > bytes_ - offset) return {};
+    if (bytes > wire::limits::bulk_chunk_bytes || offset > bytes_ || bytes > bytes_ - offset)
+      return {};
     std::unique_lock lock(mutex_);
     ++wanting_;
     changed_.notify_all();
@@ -94,25 +97,32 @@ class incoming_copy final : public wire::bulk_sink {
     auto problem = result_;
     if (problem == CUDA_SUCCESS) next.event = worker_.events.acquire(stream_.context, problem);
     if (problem == CUDA_SUCCESS) {
-      problem = worker_.driver().cuMemcpyHtoDAsync_v2(destination_ + next.offset, next.block.data, next.bytes, stream_.native);
+      problem = worker_.driver().cuMemcpyHtoDAsync_v2(destination_ + next.offset, next.block.data,
+                                                      next.bytes, stream_.native);
     }
-    if (problem == CUDA_SUCCESS) problem = worker_.driver().cuEventRecord(next.event, stream_.native);
+    if (problem == CUDA_SUCCESS)
+      problem = worker_.driver().cuEventRecord(next.event, stream_.native);
     if (problem != CUDA_SUCCESS) {
-      // The rest is still received, or the connection would be out of step; the first error is the answer.
+      // The rest is still received, or the connection would be out of step; the first error is the
+      // answer.
       result_ = problem;
       worker_.events.release(next.event, stream_.context);
       add_free(next.block);
       return;
     }
     issued_.push_back(next);
-    while (!issued_.empty() && worker_.driver().cuEventQuery(issued_.front().event) != CUDA_ERROR_NOT_READY) recycle_oldest();
+    while (!issued_.empty() &&
+           worker_.driver().cuEventQuery(issued_.front().event) != CUDA_ERROR_NOT_READY)
+      recycle_oldest();
   }
 
   // A receive thread has nowhere to put the next chunk.
   void provide_block() {
     if (blocks_ < limits::transfer_blocks_max) {
-      const auto block = blocks_ == 0 ? worker_.bulk_staging.acquire(wire::limits::bulk_chunk_bytes, stream_.context)
-                                      : worker_.bulk_staging.try_acquire(wire::limits::bulk_chunk_bytes, stream_.context);
+      const auto block =
+          blocks_ == 0
+              ? worker_.bulk_staging.acquire(wire::limits::bulk_chunk_bytes, stream_.context)
+              : worker_.bulk_staging.try_acquire(wire::limits::bulk_chunk_bytes, stream_.context);
       if (block) {
         ++blocks_;
         return add_free(block);
@@ -164,7 +174,8 @@ outcome bulk_copy(call_context& c, const call::request& q) {
   if (!c.called()) return c.malformed();
   const auto s = c.stream_of(q.stream);
   auto problem = c.failure();
-  if (problem == CUDA_SUCCESS && (!c.enter(s.context) || s.context == 0)) problem = CUDA_ERROR_INVALID_CONTEXT;
+  if (problem == CUDA_SUCCESS && (!c.enter(s.context) || s.context == 0))
+    problem = CUDA_ERROR_INVALID_CONTEXT;
   if (problem != CUDA_SUCCESS || q.bytes == 0) {
     w.session->expect_bulk(c.ticket().sequence, nullptr, q.bytes);
     c.count_operation(q.stream, s);
@@ -179,18 +190,23 @@ outcome bulk_copy(call_context& c, const call::request& q) {
 
 }  // namespace
 
-CUresult inline_copies::copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes, const stream_reference& s) {
+CUresult inline_copies::copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes,
+                             const stream_reference& s) {
   const auto& d = worker_.driver();
   recycle();
-  // Up to here the driver itself takes a copy of pageable memory before it returns, without waiting for the stream.
-  if (bytes <= limits::direct_copy_bytes_max) return d.cuMemcpyHtoDAsync_v2(destination, data, bytes, s.native);
+  // Up to here the driver itself takes a copy of pageable memory before it returns, without waiting
+  // for the stream.
+  if (bytes <= limits::direct_copy_bytes_max)
+    return d.cuMemcpyHtoDAsync_v2(destination, data, bytes, s.native);
   auto block = worker_.inline_staging.try_acquire(bytes, s.context);
-  // Beyond the bound only a client gets that ignores its credits; the driver then may make the executor wait.
+  // Beyond the bound only a client gets that ignores its credits; the driver then may make the
+  // executor wait.
   if (!block) return d.cuMemcpyHtoDAsync_v2(destination, data, bytes, s.native);
   std::memcpy(block.data, data, bytes);
   auto problem = CUDA_SUCCESS;
   const auto event = worker_.events.acquire(s.context, problem);
-  if (problem == CUDA_SUCCESS) problem = d.cuMemcpyHtoDAsync_v2(destination, block.data, bytes, s.native);
+  if (problem == CUDA_SUCCESS)
+    problem = d.cuMemcpyHtoDAsync_v2(destination, block.data, bytes, s.native);
   if (problem == CUDA_SUCCESS) {
     problem = d.cuEventRecord(event, s.native);
     if (problem == CUDA_SUCCESS) {
@@ -242,7 +258,8 @@ namespace custom {
 
 outcome copy_to_device(call_context& c, const call::request& q) {
   if (c.bulk()) return bulk_copy(c, q);
-  if (q.data.size != q.bytes || q.bytes > wire::limits::inline_payload_bytes_max) return c.malformed();
+  if (q.data.size != q.bytes || q.bytes > wire::limits::inline_payload_bytes_max)
+    return c.malformed();
   const auto s = c.stream_of(q.stream);
   auto result = c.failure();
   if (result == CUDA_SUCCESS) {

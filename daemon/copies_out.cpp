@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device to host. Up to the limit for replies: one driver copy into staging memory at its place in the stream, the bytes ride
-// in the reply. More: the lane's thread keeps several chunks in flight, so that the driver copies one while the network
-// takes another.
+// Device to host. Up to the limit for replies: one driver copy into staging memory at its place in
+// the stream, the bytes ride in the reply. More: the lane's thread keeps several chunks in flight,
+// so that the driver copies one while the network takes another.
 #include <algorithm>
 #include <array>
 
@@ -21,18 +21,22 @@ struct chunk_in_flight {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-// On the lane's thread. Everything that was appended before the command has been issued, so the copies are at a legal place.
+// On the lane's thread. Everything that was appended before the command has been issued, so the
+// copies are at a legal place.
 class outgoing_copy {
  public:
-  outgoing_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr source, std::uint64_t bytes)
+  outgoing_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr source,
+                std::uint64_t bytes)
       : worker_(w), ticket_(ticket), stream_(s), source_(source), bytes_(bytes) {}
 
   void run() {
     enter_context(worker_, stream_.context);
     auto result = CUDA_SUCCESS;
     while (result == CUDA_SUCCESS && (issued_ < bytes_ || begun_ > sent_)) {
-      if (issued_ < bytes_ && begun_ - sent_ < chunks_.size()) result = issue();
-      else result = send_oldest();
+      if (issued_ < bytes_ && begun_ - sent_ < chunks_.size())
+        result = issue();
+      else
+        result = send_oldest();
     }
     // Blocks must not be given back while the GPU may still write to them.
     while (begun_ > sent_) drop_oldest();
@@ -52,8 +56,10 @@ class outgoing_copy {
     auto problem = CUDA_SUCCESS;
     chunk.event = worker_.events.acquire(stream_.context, problem);
     if (problem == CUDA_SUCCESS)
-      problem = worker_.driver().cuMemcpyDtoHAsync_v2(chunk.block.data, source_ + chunk.offset, chunk.bytes, stream_.native);
-    if (problem == CUDA_SUCCESS) problem = worker_.driver().cuEventRecord(chunk.event, stream_.native);
+      problem = worker_.driver().cuMemcpyDtoHAsync_v2(chunk.block.data, source_ + chunk.offset,
+                                                      chunk.bytes, stream_.native);
+    if (problem == CUDA_SUCCESS)
+      problem = worker_.driver().cuEventRecord(chunk.event, stream_.native);
     if (problem != CUDA_SUCCESS) {
       give_back(chunk);
       return problem;
@@ -68,7 +74,8 @@ class outgoing_copy {
     const auto result = worker_.driver().cuEventSynchronize(chunk.event);
     if (result == CUDA_SUCCESS) {
       // A lost connection is noticed by the session; there is nobody left to answer.
-      (void)worker_.session->send_bulk(ticket_.sequence, chunk.offset, {chunk.block.data, chunk.bytes});
+      (void)worker_.session->send_bulk(ticket_.sequence, chunk.offset,
+                                       {chunk.block.data, chunk.bytes});
     }
     give_back(chunk);
     ++sent_;
@@ -106,7 +113,8 @@ outcome small_copy(call_context& c, const call::request& q, const stream_referen
   if (!wait.block) return c.finish<call>(CUDA_ERROR_OUT_OF_MEMORY, {});
   auto problem = CUDA_SUCCESS;
   wait.event = w.events.acquire(s.context, problem);
-  if (problem == CUDA_SUCCESS) problem = c.driver().cuMemcpyDtoHAsync_v2(wait.block.data, q.source, q.bytes, s.native);
+  if (problem == CUDA_SUCCESS)
+    problem = c.driver().cuMemcpyDtoHAsync_v2(wait.block.data, q.source, q.bytes, s.native);
   if (problem == CUDA_SUCCESS) problem = c.driver().cuEventRecord(wait.event, s.native);
   if (problem != CUDA_SUCCESS) {
     w.inline_staging.release(wait.block);
@@ -128,9 +136,10 @@ outcome copy_from_device(call_context& c, const call::request& q) {
   if (!c.enter(s.context) || s.context == 0) return c.finish<call>(CUDA_ERROR_INVALID_CONTEXT, {});
   if (q.bytes == 0) return c.finish<call>(CUDA_SUCCESS, {});
   if (q.bytes <= wire::limits::reply_inline_bytes_max) return small_copy(c, q, s);
-  c.owner().lanes.run(c.ticket().lane, [&w = c.owner(), ticket = c.ticket(), s, source = q.source, bytes = q.bytes] {
-    outgoing_copy(w, ticket, s, source, bytes).run();
-  });
+  c.owner().lanes.run(c.ticket().lane,
+                      [&w = c.owner(), ticket = c.ticket(), s, source = q.source, bytes = q.bytes] {
+                        outgoing_copy(w, ticket, s, source, bytes).run();
+                      });
   return c.deferred();
 }
 

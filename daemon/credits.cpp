@@ -19,8 +19,9 @@ constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t words_per_page = page_bytes / sizeof(std::uint32_t);
 }  // namespace
 
-// Counter words of one context, given out and taken back under a lock, because the last owner of a word may be the credit
-// thread. The memory is never unmapped: the GPU of a dying context may still write to it.
+// Counter words of one context, given out and taken back under a lock, because the last owner of a
+// word may be the credit thread. The memory is never unmapped: the GPU of a dying context may still
+// write to it.
 struct credit_keeper::word_page : std::enable_shared_from_this<credit_keeper::word_page> {
   std::mutex mutex;
   std::uint32_t* host = nullptr;
@@ -33,7 +34,8 @@ struct credit_keeper::word_page : std::enable_shared_from_this<credit_keeper::wo
     if (free.empty()) return nullptr;
     const auto index = free.back();
     free.pop_back();
-    auto* word = new counter_word{host + index, device + index * sizeof(std::uint32_t), values[index]};
+    auto* word =
+        new counter_word{host + index, device + index * sizeof(std::uint32_t), values[index]};
     return {word, [page = shared_from_this(), index](counter_word* w) {
               std::lock_guard lock(page->mutex);
               page->values[index] = w->value;
@@ -47,7 +49,8 @@ void credit_keeper::start() {
   start_thread(worker_, "gpuwire-credit", [this] { run(); });
 }
 
-void credit_keeper::count(const credit_key& key, std::uint64_t bytes, CUstream native, std::uint32_t stream_context) {
+void credit_keeper::count(const credit_key& key, std::uint64_t bytes, CUstream native,
+                          std::uint32_t stream_context) {
   take_gone_contexts();
   const bool due = ledger_.count(key, bytes);
   if (!due && bytes == 0) return;
@@ -57,7 +60,8 @@ void credit_keeper::count(const credit_key& key, std::uint64_t bytes, CUstream n
   if (due) place_marker(key, place);
   if (!ledger_.session_due()) return;
   const auto before = stream_context;
-  for (const auto& other : ledger_.streams_with_unmarked_bytes()) place_marker(other, places_[other]);
+  for (const auto& other : ledger_.streams_with_unmarked_bytes())
+    place_marker(other, places_[other]);
   enter_context(worker_, before);
 }
 
@@ -89,7 +93,8 @@ bool credit_keeper::write_word(marker& m, stream_place& place) {
   if (!place.word) place.word = make_word(place.context);
   if (!place.word) return words_work_ = false;
   const auto value = place.word->value + 1;
-  if (write(place.native, place.word->device, value, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) return words_work_ = false;
+  if (write(place.native, place.word->device, value, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS)
+    return words_work_ = false;
   place.word->value = value;
   m.word = place.word;
   m.value = value;
@@ -102,8 +107,10 @@ std::shared_ptr<counter_word> credit_keeper::make_word(std::uint32_t context) {
     if (auto word = page->take()) return word;
   }
   const auto& d = worker_.driver();
-  if (d.cuMemHostRegister_v2 == nullptr || d.cuMemHostGetDevicePointer_v2 == nullptr) return nullptr;
-  void* memory = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (d.cuMemHostRegister_v2 == nullptr || d.cuMemHostGetDevicePointer_v2 == nullptr)
+    return nullptr;
+  void* memory =
+      ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   CUdeviceptr device = 0;
   const auto flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
@@ -164,7 +171,9 @@ void credit_keeper::take_gone_contexts() {
 }
 
 bool credit_keeper::complete(marker& m) {
-  if (m.word) return static_cast<std::int32_t>(__atomic_load_n(m.word->host, __ATOMIC_ACQUIRE) - m.value) >= 0;
+  if (m.word)
+    return static_cast<std::int32_t>(__atomic_load_n(m.word->host, __ATOMIC_ACQUIRE) - m.value) >=
+           0;
   enter_context(worker_, m.context);
   if (worker_.driver().cuEventQuery(m.event) == CUDA_ERROR_NOT_READY) return false;
   worker_.events.release(m.event, m.context);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the client how many of its GPU operations are complete, so that it never queues more than the driver's channels
-// hold and the executor never meets a full one. Counting is the executor's; waiting is a thread's that sleeps when nothing
-// is outstanding. A marker follows every few operations of a stream: a counter word that the GPU writes, or an event where
-// the driver cannot write words.
+// Tells the client how many of its GPU operations are complete, so that it never queues more than
+// the driver's channels hold and the executor never meets a full one. Counting is the executor's;
+// waiting is a thread's that sleeps when nothing is outstanding. A marker follows every few
+// operations of a stream: a counter word that the GPU writes, or an event where the driver cannot
+// write words.
 #pragma once
 
 #include <cuda.h>
@@ -31,7 +32,8 @@ struct credit_key {
 
 struct credit_key_hash {
   std::size_t operator()(const credit_key& k) const {
-    return static_cast<std::size_t>((k.stream * 0x9e3779b97f4a7c15u) ^ (std::uint64_t{k.context} << 32) ^ k.lane);
+    return static_cast<std::size_t>((k.stream * 0x9e3779b97f4a7c15u) ^
+                                    (std::uint64_t{k.context} << 32) ^ k.lane);
   }
 };
 
@@ -45,7 +47,8 @@ class credit_ledger {
 
   // Counts one operation; true: the stream is due for a marker.
   bool count(const credit_key& key, std::uint64_t bytes);
-  // Bytes that no marker covers have reached the session's bound: every stream with such bytes is due.
+  // Bytes that no marker covers have reached the session's bound: every stream with such bytes is
+  // due.
   bool session_due() const { return unmarked_bytes_ >= limits::credit_session_bytes; }
   std::vector<credit_key> streams_with_unmarked_bytes() const;
   // A marker is placed now; the totals it stands for.
@@ -61,8 +64,8 @@ class credit_ledger {
   std::uint64_t unmarked_bytes_ = 0;
 };
 
-// One pinned word. Values only grow, also when another stream takes it over, so that a late write of the former owner is
-// never mistaken for progress.
+// One pinned word. Values only grow, also when another stream takes it over, so that a late write
+// of the former owner is never mistaken for progress.
 struct counter_word {
   volatile std::uint32_t* host = nullptr;
   CUdeviceptr device = 0;
@@ -75,11 +78,12 @@ class credit_keeper {
   void start();
 
   // Executor. `native` and the current context belong to the operation just issued.
-  void count(const credit_key& key, std::uint64_t bytes, CUstream native, std::uint32_t stream_context);
+  void count(const credit_key& key, std::uint64_t bytes, CUstream native,
+             std::uint32_t stream_context);
   void stream_gone(const credit_key& key);
   void lane_gone(std::uint32_t lane);
-  // A lane's thread, before it destroys a context: returns when nothing is outstanding that was marked in it so far, so that
-  // nobody looks at an event that is no more.
+  // A lane's thread, before it destroys a context: returns when nothing is outstanding that was
+  // marked in it so far, so that nobody looks at an event that is no more.
   void settle(std::uint32_t context);
   // Any thread, after that: the executor's part is done with its next operation.
   void context_gone(std::uint32_t context);
@@ -110,10 +114,10 @@ class credit_keeper {
   void tell(const marker& m);
 
   worker& worker_;
-  credit_ledger ledger_;                                                     // executor
-  std::unordered_map<credit_key, stream_place, credit_key_hash> places_;     // executor
-  std::unordered_map<std::uint32_t, std::shared_ptr<word_page>> pages_;      // executor
-  bool words_work_ = true;                                                   // executor
+  credit_ledger ledger_;                                                  // executor
+  std::unordered_map<credit_key, stream_place, credit_key_hash> places_;  // executor
+  std::unordered_map<std::uint32_t, std::shared_ptr<word_page>> pages_;   // executor
+  bool words_work_ = true;                                                // executor
 
   std::mutex mutex_;
   std::condition_variable changed_, settled_;

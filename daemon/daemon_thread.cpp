@@ -11,20 +11,13 @@
 
 namespace gpuwire::daemon {
 
-void relax_capture_mode(worker& w) {
-  if (w.driver().cuThreadExchangeStreamCaptureMode == nullptr) return;
-  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  w.driver().cuThreadExchangeStreamCaptureMode(&mode);
-}
-
 void start_thread(worker& w, const char* name, std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread([&w, name, body = std::move(body)] {
+    std::thread([name, body = std::move(body)] {
       pthread_setname_np(pthread_self(), name);
-      relax_capture_mode(w);
       body();
     }).detach();
   } catch (const std::system_error&) {

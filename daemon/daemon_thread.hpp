@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a thread of a worker: named, with all signals blocked, and in relaxed capture mode, because the daemon's own
-// housekeeping must never be what makes an application's stream capture fail.
+// Starts a thread of a worker: named, detached, with all signals blocked.
 #pragma once
 
 #include <functional>
@@ -11,8 +10,5 @@ struct worker;
 
 // Ends the session when the system refuses a thread.
 void start_thread(worker& w, const char* name, std::function<void()> body);
-
-// For the thread that runs main.
-void relax_capture_mode(worker& w);
 
 }  // namespace gpuwire::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the CUDA driver at run time: by name or path, never by linking. Refuses a library that is no driver, and our own
-// client library, which would send the calls back to us.
+// Finds the CUDA driver at run time: by name or path, never by linking. Refuses a library that is
+// no driver, and our own client library, which would send the calls back to us.
 #pragma once
 
 #include <memory>

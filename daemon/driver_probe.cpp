@@ -31,7 +31,8 @@ std::string read_until_end(int fd, std::chrono::milliseconds deadline) {
   std::string text;
   const auto end = std::chrono::steady_clock::now() + deadline;
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
     pollfd waiting{fd, POLLIN, 0};
     if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) == 0) return {};
     char part[4096];
@@ -42,14 +43,16 @@ std::string read_until_end(int fd, std::chrono::milliseconds deadline) {
   }
 }
 
-std::variant<usable_driver, std::string> ask_child(const std::string& library, const std::vector<std::string>& environment) {
+std::variant<usable_driver, std::string> ask_child(const std::string& library,
+                                                   const std::vector<std::string>& environment) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return fmt::format("cannot try the driver: {}", std::strerror(errno));
   }
   descriptor ours(ends[0]), theirs(ends[1]);
   const auto child = spawn_self({"--probe", library}, environment, theirs.get());
-  if (child < 0) return fmt::format("cannot start a process to try the driver: {}", std::strerror(errno));
+  if (child < 0)
+    return fmt::format("cannot start a process to try the driver: {}", std::strerror(errno));
   theirs.reset();
   const auto text = read_until_end(ours.get(), limits::probe_deadline);
   ::kill(child, SIGKILL);  // it has said all it has to say
@@ -57,8 +60,8 @@ std::variant<usable_driver, std::string> ask_child(const std::string& library, c
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (text.empty()) {
-    return fmt::format("trying the CUDA driver '{}' failed ({}); give another one with --driver", library,
-                       describe_wait_status(status));
+    return fmt::format("trying the CUDA driver '{}' failed ({}); give another one with --driver",
+                       library, describe_wait_status(status));
   }
   if (text[0] != usable) return text.substr(1);
   const auto end_of_path = text.find(separator);
@@ -80,7 +83,8 @@ std::variant<usable_driver, std::string> probe_driver(const std::string& driver)
     if (auto* found = std::get_if<usable_driver>(&answer)) found->library_folder.clear();
     return answer;
   }
-  // First without LD_LIBRARY_PATH: in the shell of a gpuwire user it leads to our own client library.
+  // First without LD_LIBRARY_PATH: in the shell of a gpuwire user it leads to our own client
+  // library.
   auto answer = ask_child(driver, clean);
   const char* search = std::getenv("LD_LIBRARY_PATH");
   if (std::holds_alternative<usable_driver>(answer) || search == nullptr || *search == 0 ||
@@ -101,10 +105,13 @@ int run_probe(const std::string& library) {
     int version = 0, devices = 0;
     const auto init = driver.table.cuInit(0);
     if (driver.table.cuDriverGetVersion(&version) != CUDA_SUCCESS) version = 0;
-    if (init == CUDA_SUCCESS && driver.table.cuDeviceGetCount(&devices) != CUDA_SUCCESS) devices = 0;
-    text = fmt::format("{}{}{}version {}.{}, ", usable, driver.path, separator, version / 1000, version % 1000 / 10);
+    if (init == CUDA_SUCCESS && driver.table.cuDeviceGetCount(&devices) != CUDA_SUCCESS)
+      devices = 0;
+    text = fmt::format("{}{}{}version {}.{}, ", usable, driver.path, separator, version / 1000,
+                       version % 1000 / 10);
     text += init == CUDA_SUCCESS ? fmt::format("{} device{}", devices, devices == 1 ? "" : "s")
-                                 : fmt::format("cuInit returns {}: clients will see the same", static_cast<int>(init));
+                                 : fmt::format("cuInit returns {}: clients will see the same",
+                                               static_cast<int>(init));
   }
   const char* at = text.data();
   for (auto left = text.size(); left > 0;) {

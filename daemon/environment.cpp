@@ -12,23 +12,31 @@ namespace gpuwire::daemon {
 namespace {
 
 constexpr std::array<std::string_view, 12> client_variables = {
-    "CUDA_AUTO_BOOST",         "CUDA_CACHE_DISABLE",    "CUDA_CACHE_MAXSIZE",      "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DISABLE_JIT",        "CUDA_DISABLE_PTX_JIT",  "CUDA_FORCE_JIT",          "CUDA_FORCE_PTX_JIT",
-    "CUDA_LAUNCH_BLOCKING",    "CUDA_MODULE_LOADING",   "CUDA_MODULE_DATA_LOADING", "CUDA_SCALE_LAUNCH_QUEUES",
+    "CUDA_AUTO_BOOST",          "CUDA_CACHE_DISABLE",
+    "CUDA_CACHE_MAXSIZE",       "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DISABLE_JIT",         "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_JIT",           "CUDA_FORCE_PTX_JIT",
+    "CUDA_LAUNCH_BLOCKING",     "CUDA_MODULE_LOADING",
+    "CUDA_MODULE_DATA_LOADING", "CUDA_SCALE_LAUNCH_QUEUES",
 };
 
-// False dependencies between streams that share a hardware queue would let one client thread hold up another.
+// False dependencies between streams that share a hardware queue would let one client thread hold
+// up another.
 constexpr const char* connections_default = "CUDA_DEVICE_MAX_CONNECTIONS=32";
 
-bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
 
 }  // namespace
 
 bool client_may_set(std::string_view name) {
-  return std::find(client_variables.begin(), client_variables.end(), name) != client_variables.end();
+  return std::find(client_variables.begin(), client_variables.end(), name) !=
+         client_variables.end();
 }
 
-std::vector<std::string> worker_environment(const std::vector<std::string>& own, const variable_list& client,
+std::vector<std::string> worker_environment(const std::vector<std::string>& own,
+                                            const variable_list& client,
                                             const std::string& library_folder) {
   std::vector<std::string> result;
   for (const auto& entry : own) {
@@ -49,7 +57,8 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& own,
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> result;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) result.emplace_back(*entry);
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    result.emplace_back(*entry);
   return result;
 }
 

@@ -17,7 +17,8 @@ CUevent event_pool::acquire(std::uint32_t context, CUresult& problem) {
     }
   }
   CUevent event = nullptr;
-  problem = worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+  problem =
+      worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
   return problem == CUDA_SUCCESS ? event : nullptr;
 }
 

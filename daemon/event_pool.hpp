@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events for the daemon's own use, by context: without timing, and blocking, because a thread that waits long must not burn
-// a processor. Any thread.
+// Events for the daemon's own use, by context: without timing, and blocking, because a thread that
+// waits long must not burn a processor. Any thread.
 #pragma once
 
 #include <cuda.h>

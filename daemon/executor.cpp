@@ -24,7 +24,8 @@ using clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds idle_wait{3600};
 
 // Carries one command out, on the executor or on a lane's thread.
-void carry_out(worker& w, executor* e, const wire::frame_header& header, std::span<const std::byte> body) {
+void carry_out(worker& w, executor* e, const wire::frame_header& header,
+               std::span<const std::byte> body) {
   call_context c(w, e, header);
   const auto handle = find_handler(header.call);
   if (handle == nullptr) {
@@ -40,9 +41,12 @@ void carry_out(worker& w, executor* e, const wire::frame_header& header, std::sp
     w.end(1, fmt::format("{}: {}", msg::find_call(header.call)->name, problem.what()));
   }
   if (result == outcome::malformed) {
-    w.end(1, fmt::format("the client sent a malformed {} ({} bytes)", msg::find_call(header.call)->name, body.size()));
+    w.end(1, fmt::format("the client sent a malformed {} ({} bytes)",
+                         msg::find_call(header.call)->name, body.size()));
   }
-  if (c.bulk()) w.end(1, fmt::format("the client announced bulk data with {}", msg::find_call(header.call)->name));
+  if (c.bulk())
+    w.end(1,
+          fmt::format("the client announced bulk data with {}", msg::find_call(header.call)->name));
 }
 
 }  // namespace
@@ -71,7 +75,9 @@ void executor::run() {
     session.wait_readable(std::chrono::duration_cast<std::chrono::microseconds>(idle_wait));
     idle = false;
   }
-  worker_.end(session.said_goodbye() ? 0 : session.state() == wire::error::connection_lost ? 0 : 1,
+  worker_.end(session.said_goodbye()                            ? 0
+              : session.state() == wire::error::connection_lost ? 0
+                                                                : 1,
               session.said_goodbye() ? "goodbye" : session.state_text());
 }
 
@@ -85,8 +91,8 @@ void executor::take(const wire::received_frame& frame) {
   carry_out(worker_, this, header, frame.body);
 }
 
-// Only called commands may leave the order: their caller has not returned, so what is appended later is concurrent with
-// them. Posted slow ones hand their driver call to the reaper themselves.
+// Only called commands may leave the order: their caller has not returned, so what is appended
+// later is concurrent with them. Posted slow ones hand their driver call to the reaper themselves.
 bool executor::belongs_on_lane(const wire::received_frame& frame, bool slow) const {
   if (frame.header.kind != wire::frame_kind::command_called) return false;
   return slow || (frame.header.call == msg::cuMemGetInfo_v2::call_id && !worker_.frees.idle());
@@ -95,13 +101,16 @@ bool executor::belongs_on_lane(const wire::received_frame& frame, bool slow) con
 void executor::run_on_lane(const wire::received_frame& frame) {
   // new[] of std::byte is 16-aligned, as views into the body need at least 8.
   auto body = std::make_shared<std::vector<std::byte>>(frame.body.begin(), frame.body.end());
-  worker_.lanes.run(frame.header.lane, [&w = worker_, header = frame.header, body, frees = worker_.frees.posted()] {
-    w.frees.wait_for(frees);
-    carry_out(w, nullptr, header, *body);
-  });
+  worker_.lanes.run(frame.header.lane,
+                    [&w = worker_, header = frame.header, body, frees = worker_.frees.posted()] {
+                      w.frees.wait_for(frees);
+                      carry_out(w, nullptr, header, *body);
+                    });
 }
 
-void executor::hold(pending_wait wait) { hand_over(wait_.offer(std::move(wait), clock::now())); }
+void executor::hold(pending_wait wait) {
+  hand_over(wait_.offer(std::move(wait), clock::now()));
+}
 
 void executor::poll() {
   const auto* wait = wait_.polled();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that carries out commands strictly in the order of the stream and never blocks: what may take long goes to the
-// lane's own thread, frees to the reaper, waits to whoever may wait. Owns the receiving end of the command connection.
+// The thread that carries out commands strictly in the order of the stream and never blocks: what
+// may take long goes to the lane's own thread, frees to the reaper, waits to whoever may wait. Owns
+// the receiving end of the command connection.
 #pragma once
 
 #include "daemon/limits.hpp"

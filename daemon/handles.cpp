@@ -19,15 +19,18 @@ handle_table::entry* handle_table::at(std::uint32_t index) const {
 handle_table::entry* handle_table::make(std::uint32_t index) {
   if (index >= limits::handle_index_end) return nullptr;
   auto& slot = chunks_[index / chunk_entries];
-  if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(new chunk, std::memory_order_release);
+  if (slot.load(std::memory_order_relaxed) == nullptr)
+    slot.store(new chunk, std::memory_order_release);
   return at(index);
 }
 
-std::optional<handle_table::record> handle_table::read(const entry& e, std::uint32_t generation) const {
+std::optional<handle_table::record> handle_table::read(const entry& e,
+                                                       std::uint32_t generation) const {
   const auto tag = e.tag.load(std::memory_order_acquire);
   if (tag != (generation << 1 | 1)) return std::nullopt;
   record r{e.native.load(std::memory_order_acquire), e.context.load(std::memory_order_acquire)};
-  // A change in between raises the generation, so an unchanged tag means that both values belong together.
+  // A change in between raises the generation, so an unchanged tag means that both values belong
+  // together.
   if (e.tag.load(std::memory_order_acquire) != tag || r.native == nullptr) return std::nullopt;
   return r;
 }
@@ -52,7 +55,8 @@ bool handle_table::is_stale(wire::handle_id id) const {
   return generation != 0 && (generation < tag >> 1 || (generation == tag >> 1 && (tag & 1) == 0));
 }
 
-void handle_table::fill(entry& e, std::uint32_t generation, void* native, const handle_owner& owner) {
+void handle_table::fill(entry& e, std::uint32_t generation, void* native,
+                        const handle_owner& owner) {
   e.native.store(native, std::memory_order_release);
   e.context.store(owner.context, std::memory_order_release);
   e.parent = owner.parent;
@@ -94,7 +98,9 @@ wire::handle_id handle_table::mint(void* native, const handle_owner& owner) {
 }
 
 bool handle_table::place(wire::handle_id id, void* native, const handle_owner& owner) {
-  if (wire::handle_server(id) != 0 || wire::handle_kind_of(id) != kind_ || wire::handle_index(id) < first_index_) return false;
+  if (wire::handle_server(id) != 0 || wire::handle_kind_of(id) != kind_ ||
+      wire::handle_index(id) < first_index_)
+    return false;
   std::lock_guard lock(mutex_);
   auto* e = make(wire::handle_index(id));
   if (e == nullptr || e->held) return false;
@@ -118,7 +124,8 @@ std::optional<handle_table::record> handle_table::remove(wire::handle_id id) {
   std::lock_guard lock(mutex_);
   const auto index = wire::handle_index(id);
   auto* e = at(index);
-  if (e == nullptr || !e->held || e->tag.load() >> 1 != wire::handle_generation(id)) return std::nullopt;
+  if (e == nullptr || !e->held || e->tag.load() >> 1 != wire::handle_generation(id))
+    return std::nullopt;
   const auto context = e->context.load();
   const bool minted_here = by_native_.count(e->native.load()) != 0;
   void* native = clear(index, *e);
@@ -129,7 +136,8 @@ std::optional<handle_table::record> handle_table::remove(wire::handle_id id) {
 
 namespace {
 template <class Matches, class Chunks, class Clear>
-std::vector<void*> remove_where(Chunks& chunks, std::uint32_t chunk_entries, const Matches& matches, const Clear& clear) {
+std::vector<void*> remove_where(Chunks& chunks, std::uint32_t chunk_entries, const Matches& matches,
+                                const Clear& clear) {
   std::vector<void*> removed;
   for (std::uint32_t c = 0; c < chunks.size(); ++c) {
     auto* entries = chunks[c].load();
@@ -147,7 +155,8 @@ std::vector<void*> remove_where(Chunks& chunks, std::uint32_t chunk_entries, con
 std::vector<void*> handle_table::remove_context(std::uint32_t context) {
   std::lock_guard lock(mutex_);
   return remove_where(
-      chunks_, chunk_entries, [&](const entry& e) { return context != 0 && e.context.load() == context; },
+      chunks_, chunk_entries,
+      [&](const entry& e) { return context != 0 && e.context.load() == context; },
       [this](std::uint32_t index, entry& e) {
         const bool minted_here = by_native_.count(e.native.load()) != 0;
         void* native = clear(index, e);
@@ -170,7 +179,8 @@ std::vector<void*> handle_table::remove_parent(wire::handle_id parent) {
 wire::handle_id handle_table::parent_of(wire::handle_id id) const {
   std::lock_guard lock(mutex_);
   const auto* e = at(wire::handle_index(id));
-  return e != nullptr && e->held && e->tag.load() >> 1 == wire::handle_generation(id) ? e->parent : 0;
+  return e != nullptr && e->held && e->tag.load() >> 1 == wire::handle_generation(id) ? e->parent
+                                                                                      : 0;
 }
 
 std::size_t handle_table::size() const {

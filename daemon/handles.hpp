@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual handles of one kind: the number a client holds, the driver's pointer behind it. A number is only ever an index
-// into this table; kind and generation must agree, or it is nobody's. Looking up takes no lock, because every command does
-// it; changing takes a short one.
+// The virtual handles of one kind: the number a client holds, the driver's pointer behind it. A
+// number is only ever an index into this table; kind and generation must agree, or it is nobody's.
+// Looking up takes no lock, because every command does it; changing takes a short one.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@
 
 namespace gpuwire::daemon {
 
-// What an entry depends on: it disappears with its context (an index) and with its parent (an image's handle).
+// What an entry depends on: it disappears with its context (an index) and with its parent (an
+// image's handle).
 struct handle_owner {
   std::uint32_t context = 0;
   wire::handle_id parent = 0;
@@ -43,8 +44,8 @@ class handle_table {
 
   // The handle of `native`; a new one when it has none. 0 when the table is full.
   wire::handle_id mint(void* native, const handle_owner& owner = {});
-  // For handles that the client chose. False: out of bounds, wrong kind, or the index is taken. A null `native` holds the
-  // place of a creation that failed: it is never found.
+  // For handles that the client chose. False: out of bounds, wrong kind, or the index is taken. A
+  // null `native` holds the place of a creation that failed: it is never found.
   bool place(wire::handle_id id, void* native, const handle_owner& owner = {});
   // Sets the entry of a fixed index (primary contexts), replacing what was there.
   wire::handle_id place_at(std::uint32_t index, void* native);

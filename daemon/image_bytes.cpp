@@ -18,8 +18,8 @@ std::shared_ptr<image_bytes> image_bytes::make(std::uint64_t bytes) {
   auto image = std::make_shared<image_bytes>();
   image->bytes_ = bytes;
   image->mapped_ = bytes + zeros_behind;
-  void* memory =
-      ::mmap(nullptr, image->mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = ::mmap(nullptr, image->mapped_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     image->mapped_ = 0;
     return nullptr;
@@ -59,7 +59,8 @@ bool image_bytes::wrap(std::uint32_t version, std::span<const std::uint64_t> par
   wrapper_.data = parts[0];
   prelinked_.assign(parts.begin() + 1, parts.end());
   prelinked_.push_back(nullptr);
-  wrapper_.filename_or_fatbins = version == 2 ? static_cast<const void*>(prelinked_.data()) : nullptr;
+  wrapper_.filename_or_fatbins =
+      version == 2 ? static_cast<const void*>(prelinked_.data()) : nullptr;
   return true;
 }
 

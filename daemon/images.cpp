@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and libraries. One reply to a load tells everything that the client will want to know of its kernels.
+// Modules and libraries. One reply to a load tells everything that the client will want to know of
+// its kernels.
 #include <fmt/format.h>
 
 #include "daemon/call_context.hpp"
@@ -14,27 +15,39 @@ using call = msg::load_image;
 
 enum class image_kind : std::uint8_t { module = 0, library = 1 };
 
-// Options and their values as the driver takes them, with our own log buffers in place of the client's.
+// Options and their values as the driver takes them, with our own log buffers in place of the
+// client's.
 class jit_options {
  public:
   CUresult read(const call::request& q) {
-    if (q.options.size != q.option_values.size || q.options.size > limits::jit_options_max) return CUDA_ERROR_INVALID_VALUE;
+    if (q.options.size != q.option_values.size || q.options.size > limits::jit_options_max)
+      return CUDA_ERROR_INVALID_VALUE;
     info_.resize(std::min(q.info_log_bytes, limits::log_buffer_bytes_max));
     error_.resize(std::min(q.error_log_bytes, limits::log_buffer_bytes_max));
     for (std::uint32_t i = 0; i < q.options.size; ++i) {
       const auto option = static_cast<CUjit_option>(q.options[i]);
       auto value = reinterpret_cast<void*>(q.option_values[i]);
       switch (option) {
-        case CU_JIT_INFO_LOG_BUFFER: value = info_.empty() ? nullptr : info_.data(); break;
-        case CU_JIT_ERROR_LOG_BUFFER: value = error_.empty() ? nullptr : error_.data(); break;
-        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: value = reinterpret_cast<void*>(info_.size()); break;
-        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: value = reinterpret_cast<void*>(error_.size()); break;
+        case CU_JIT_INFO_LOG_BUFFER:
+          value = info_.empty() ? nullptr : info_.data();
+          break;
+        case CU_JIT_ERROR_LOG_BUFFER:
+          value = error_.empty() ? nullptr : error_.data();
+          break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+          value = reinterpret_cast<void*>(info_.size());
+          break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+          value = reinterpret_cast<void*>(error_.size());
+          break;
         case CU_JIT_GLOBAL_SYMBOL_NAMES:
         case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
         case CU_JIT_REFERENCED_KERNEL_NAMES:
-        case CU_JIT_REFERENCED_VARIABLE_NAMES: return CUDA_ERROR_NOT_SUPPORTED;  // pointers
+        case CU_JIT_REFERENCED_VARIABLE_NAMES:
+          return CUDA_ERROR_NOT_SUPPORTED;  // pointers
         default:
-          // An option of a later driver could be a pointer, and a number from a client must never be one.
+          // An option of a later driver could be a pointer, and a number from a client must never
+          // be one.
           if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
       }
       options_.push_back(option);
@@ -50,7 +63,8 @@ class jit_options {
   void tell(call::reply& r) {
     results_.clear();
     for (std::size_t i = 0; i < options_.size(); ++i) {
-      const bool pointer = options_[i] == CU_JIT_INFO_LOG_BUFFER || options_[i] == CU_JIT_ERROR_LOG_BUFFER;
+      const bool pointer =
+          options_[i] == CU_JIT_INFO_LOG_BUFFER || options_[i] == CU_JIT_ERROR_LOG_BUFFER;
       results_.push_back(pointer ? 0 : reinterpret_cast<std::uint64_t>(values_[i]));
     }
     r.option_results = {results_.data(), static_cast<std::uint32_t>(results_.size())};
@@ -78,7 +92,8 @@ class kernel_list {
     if (name_of == nullptr || name_of(&name, native) != CUDA_SUCCESS || name == nullptr) return;
     std::uint32_t count = 0;
     std::size_t offset = 0, bytes = 0;
-    while (parameter_of != nullptr && parameter_of(native, count, &offset, &bytes) == CUDA_SUCCESS) {
+    while (parameter_of != nullptr &&
+           parameter_of(native, count, &offset, &bytes) == CUDA_SUCCESS) {
       offsets_.push_back(static_cast<std::uint32_t>(offset));
       bytes_.push_back(static_cast<std::uint32_t>(bytes));
       ++count;
@@ -111,7 +126,9 @@ void list_library(call_context& c, CUlibrary library, kernel_list& list) {
   std::vector<CUkernel> kernels(count);
   if (d.cuLibraryEnumerateKernels(kernels.data(), count, library) != CUDA_SUCCESS) return;
   for (const auto kernel : kernels) {
-    if (kernel != nullptr) list.add(kernel, c.mint<handle_kind::kernel>(kernel), d.cuKernelGetName, d.cuKernelGetParamInfo);
+    if (kernel != nullptr)
+      list.add(kernel, c.mint<handle_kind::kernel>(kernel), d.cuKernelGetName,
+               d.cuKernelGetParamInfo);
   }
 }
 
@@ -123,16 +140,19 @@ void list_module(call_context& c, CUmodule module, kernel_list& list) {
   std::vector<CUfunction> functions(count);
   if (d.cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return;
   for (const auto f : functions) {
-    if (f != nullptr) list.add(f, c.mint<handle_kind::function>(f), d.cuFuncGetName, d.cuFuncGetParamInfo);
+    if (f != nullptr)
+      list.add(f, c.mint<handle_kind::function>(f), d.cuFuncGetName, d.cuFuncGetParamInfo);
   }
 }
 
-// The library options that carry no pointer. The driver's own copy of the image makes "binary is preserved" needless.
+// The library options that carry no pointer. The driver's own copy of the image makes "binary is
+// preserved" needless.
 CUresult check_library_options(const call::request& q) {
   if (q.library_options.size != q.library_option_values.size) return CUDA_ERROR_INVALID_VALUE;
   for (const auto option : q.library_options) {
     if (option == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
-    return option == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    return option == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE ? CUDA_ERROR_NOT_SUPPORTED
+                                                                       : CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -148,8 +168,8 @@ outcome load(call_context& c, const call::request& q, const image_bytes& image) 
   if (static_cast<image_kind>(q.kind) == image_kind::library) {
     if (d.cuLibraryLoadData == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, r);
     CUlibrary library = nullptr;
-    result = d.cuLibraryLoadData(&library, image.pointer(), options.options(), options.values(), options.count(), nullptr,
-                                 nullptr, 0);
+    result = d.cuLibraryLoadData(&library, image.pointer(), options.options(), options.values(),
+                                 options.count(), nullptr, nullptr, 0);
     if (result == CUDA_SUCCESS) {
       r.handle = c.mint<handle_kind::library>(library);
       c.image_of_minted(r.handle);
@@ -158,7 +178,8 @@ outcome load(call_context& c, const call::request& q, const image_bytes& image) 
   } else {
     if (d.cuModuleLoadDataEx == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, r);
     CUmodule module = nullptr;
-    result = d.cuModuleLoadDataEx(&module, image.pointer(), options.count(), options.options(), options.values());
+    result = d.cuModuleLoadDataEx(&module, image.pointer(), options.count(), options.options(),
+                                  options.values());
     if (result == CUDA_SUCCESS) {
       r.handle = c.mint<handle_kind::module>(module);
       c.image_of_minted(r.handle);
@@ -168,9 +189,10 @@ outcome load(call_context& c, const call::request& q, const image_bytes& image) 
   options.tell(r);
   list.tell(r);
   if (result != CUDA_SUCCESS) {
-    log_debug("the driver refused device code", {{"result", std::to_string(static_cast<int>(result))},
-                                                 {"bytes", std::to_string(q.image_bytes)},
-                                                 {"text", std::string(r.error_log)}});
+    log_debug("the driver refused device code",
+              {{"result", std::to_string(static_cast<int>(result))},
+               {"bytes", std::to_string(q.image_bytes)},
+               {"text", std::string(r.error_log)}});
   }
   return c.finish<call>(result, r);
 }
@@ -181,8 +203,9 @@ namespace custom {
 
 outcome load_image(call_context& c, const call::request& q) {
   const bool bulk = c.bulk();
-  if (q.kind > 1 || q.wrapper_version > 2 || q.image_bytes == 0 || q.image_bytes > limits::image_bytes_max ||
-      q.part_bytes.size > limits::image_parts_max || (!bulk && q.image.size != q.image_bytes)) {
+  if (q.kind > 1 || q.wrapper_version > 2 || q.image_bytes == 0 ||
+      q.image_bytes > limits::image_bytes_max || q.part_bytes.size > limits::image_parts_max ||
+      (!bulk && q.image.size != q.image_bytes)) {
     return c.malformed();
   }
   const auto image = image_bytes::make(q.image_bytes);
@@ -195,7 +218,8 @@ outcome load_image(call_context& c, const call::request& q) {
     if (image == nullptr) return c.finish<call>(CUDA_ERROR_OUT_OF_MEMORY, {});
     image->fill(q.image.span());
   }
-  if (q.wrapper_version != 0 && !image->wrap(q.wrapper_version, q.part_bytes.span())) return c.malformed();
+  if (q.wrapper_version != 0 && !image->wrap(q.wrapper_version, q.part_bytes.span()))
+    return c.malformed();
   return load(c, q, *image);
 }
 

@@ -20,7 +20,8 @@ class inline_copies {
  public:
   explicit inline_copies(worker& w) : worker_(w) {}
   // Issues the copy; `data` may be reused on return.
-  CUresult copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes, const stream_reference& s);
+  CUresult copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes,
+                const stream_reference& s);
   // A lane's thread, before it destroys a context: waits for the copies of that context.
   void settle(std::uint32_t context);
 

@@ -47,7 +47,8 @@ void lane_set::run(std::uint32_t lane, std::function<void()> work) {
     std::lock_guard lock(mutex_);
     auto& place = lanes_[lane];
     if (!place) {
-      if (lanes_.size() > limits::lanes_max) worker_.end(1, "the client uses more threads than a session may have");
+      if (lanes_.size() > limits::lanes_max)
+        worker_.end(1, "the client uses more threads than a session may have");
       place = std::make_shared<lane_thread>();
       start_thread(worker_, "gpuwire-lane", [thread = place] { thread->loop(); });
     }

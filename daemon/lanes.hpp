@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One daemon thread for each client thread that needs one: it runs the slow calls and the waits of that client thread, of
-// which there is never more than one at a time, since a client thread waits for its answer. Made on demand, ends with the
-// client's thread.
+// One daemon thread for each client thread that needs one: it runs the slow calls and the waits of
+// that client thread, of which there is never more than one at a time, since a client thread waits
+// for its answer. Made on demand, ends with the client's thread.
 #pragma once
 
 #include <cstdint>

@@ -18,14 +18,19 @@ inline constexpr milliseconds handshake_deadline{5'000};
 inline constexpr std::size_t sessions_default_max = 256;
 inline constexpr std::size_t connections_per_session_max = 16;
 inline constexpr std::size_t token_bytes_min = 1;
-inline constexpr milliseconds probe_deadline{60'000};   // cuInit of a cold driver may take many seconds
-inline constexpr milliseconds drain_deadline{2'000};    // SIGTERM: workers that are still there are killed
+inline constexpr milliseconds probe_deadline{
+    60'000};  // cuInit of a cold driver may take many seconds
+inline constexpr milliseconds drain_deadline{
+    2'000};  // SIGTERM: workers that are still there are killed
 
 // Worker.
-inline constexpr milliseconds lost_grace{1'000};  // all connections ended without goodbye; stated outside: 1.5 s
+inline constexpr milliseconds lost_grace{
+    1'000};  // all connections ended without goodbye; stated outside: 1.5 s
 inline constexpr std::size_t lanes_max = 4096;
-inline constexpr microseconds executor_spin{50};  // before the executor blocks; also how long it polls the newest wait
-inline constexpr microseconds waiter_spin{1'000};  // a handed-over wait polls this long, then blocks in the driver
+inline constexpr microseconds executor_spin{
+    50};  // before the executor blocks; also how long it polls the newest wait
+inline constexpr microseconds waiter_spin{
+    1'000};  // a handed-over wait polls this long, then blocks in the driver
 inline constexpr std::uint32_t handle_index_end = 1u << 20;
 inline constexpr std::uint32_t explicit_context_first = 64;
 
@@ -34,8 +39,9 @@ inline constexpr std::size_t staging_block_bytes_min = 4u << 10;
 inline constexpr std::size_t staging_inline_bytes_max = 96u << 20;
 inline constexpr std::size_t staging_bulk_bytes_max = 96u << 20;
 inline constexpr std::size_t staging_slab_bytes = 4u << 20;
-inline constexpr std::size_t transfer_blocks_max = 8;           // of one large transfer
-inline constexpr std::size_t direct_copy_bytes_max = 64u << 10;  // the driver stages a pageable copy of this size at once
+inline constexpr std::size_t transfer_blocks_max = 8;  // of one large transfer
+inline constexpr std::size_t direct_copy_bytes_max =
+    64u << 10;  // the driver stages a pageable copy of this size at once
 
 // Credits.
 inline constexpr std::uint64_t credit_operations = 64;

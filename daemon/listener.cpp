@@ -40,8 +40,8 @@ std::string peer_name(const tcp::socket& socket) {
 // Who decides what becomes of a connection that has proved itself.
 class connection_owner {
  public:
-  // Returns the bytes to answer with; `keep` is false when the connection is refused. The descriptor is handed over
-  // only after those bytes were sent, by delivered().
+  // Returns the bytes to answer with; `keep` is false when the connection is refused. The
+  // descriptor is handed over only after those bytes were sent, by delivered().
   struct decision {
     std::vector<std::byte> answer;
     bool keep = false;
@@ -59,7 +59,10 @@ class connection_owner {
 class pending_connection : public std::enable_shared_from_this<pending_connection> {
  public:
   pending_connection(tcp::socket socket, const std::string& token, connection_owner& owner)
-      : socket_(std::move(socket)), deadline_(socket_.get_executor()), handshake_(token), owner_(owner),
+      : socket_(std::move(socket)),
+        deadline_(socket_.get_executor()),
+        handshake_(token),
+        owner_(owner),
         peer_(peer_name(socket_)) {}
 
   void start() {
@@ -85,7 +88,8 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
     outgoing_.clear();
     const auto state = handshake_.advance(received, outgoing_);
     if (state == wire::handshake_state::failed) {
-      const auto reason = handshake_.reason().empty() ? std::string(describe(handshake_.code())) : handshake_.reason();
+      const auto reason = handshake_.reason().empty() ? std::string(describe(handshake_.code()))
+                                                      : handshake_.reason();
       // The peer is told what it may know; it gets a moment to read that before the socket closes.
       send(outgoing_, [this, reason] {
         error_code ignored;
@@ -104,8 +108,10 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
       });
       return;
     }
-    if (outgoing_.empty()) receive();
-    else send(outgoing_, [this] { receive(); });
+    if (outgoing_.empty())
+      receive();
+    else
+      send(outgoing_, [this] { receive(); });
   }
 
   template <class Then>
@@ -121,11 +127,13 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
   }
 
   void receive() {
-    socket_.async_read_some(asio::buffer(incoming_), [self = shared_from_this()](error_code problem, std::size_t bytes) {
-      if (self->closed_) return;
-      if (problem) return self->close("the peer went away during the handshake");
-      self->step(std::span(self->incoming_).first(bytes));
-    });
+    socket_.async_read_some(asio::buffer(incoming_),
+                            [self = shared_from_this()](error_code problem, std::size_t bytes) {
+                              if (self->closed_) return;
+                              if (problem)
+                                return self->close("the peer went away during the handshake");
+                              self->step(std::span(self->incoming_).first(bytes));
+                            });
   }
 
   tcp::socket socket_;
@@ -141,8 +149,14 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
 class server final : public connection_owner {
  public:
   server(const options& o, const worker_launch& launch)
-      : options_(o), launch_(launch), acceptor_(io_), ends_(io_, SIGTERM, SIGINT), children_(io_, SIGCHLD),
-        drain_(io_), accept_pause_(io_), sessions_(o.sessions_max) {}
+      : options_(o),
+        launch_(launch),
+        acceptor_(io_),
+        ends_(io_, SIGTERM, SIGINT),
+        children_(io_, SIGCHLD),
+        drain_(io_),
+        accept_pause_(io_),
+        sessions_(o.sessions_max) {}
 
   int run() {
     if (!open()) return 1;
@@ -160,11 +174,12 @@ class server final : public connection_owner {
   bool open() {
     error_code problem;
     tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(options_.listen, std::to_string(options_.port),
-                                        tcp::resolver::passive | tcp::resolver::numeric_service, problem);
+    const auto found =
+        resolver.resolve(options_.listen, std::to_string(options_.port),
+                         tcp::resolver::passive | tcp::resolver::numeric_service, problem);
     if (problem || found.empty()) {
-      std::fprintf(stderr, "gpuwired: --listen '%s' is no address of this machine: %s\n", options_.listen.c_str(),
-                   problem.message().c_str());
+      std::fprintf(stderr, "gpuwired: --listen '%s' is no address of this machine: %s\n",
+                   options_.listen.c_str(), problem.message().c_str());
       return false;
     }
     const tcp::endpoint where = found.begin()->endpoint();
@@ -176,8 +191,11 @@ class server final : public connection_owner {
     attempt([&] { acceptor_.bind(where, problem); });
     attempt([&] { acceptor_.listen(asio::socket_base::max_listen_connections, problem); });
     if (problem) {
-      std::fprintf(stderr, "gpuwired: cannot listen on %s: %s; --port chooses another port, 0 any free one\n",
-                   wire::to_string({where.address().to_string(), where.port()}).c_str(), problem.message().c_str());
+      std::fprintf(
+          stderr,
+          "gpuwired: cannot listen on %s: %s; --port chooses another port, 0 any free one\n",
+          wire::to_string({where.address().to_string(), where.port()}).c_str(),
+          problem.message().c_str());
       return false;
     }
     ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
@@ -215,7 +233,8 @@ class server final : public connection_owner {
       const auto oldest = pending_.front();
       oldest->close("too many unfinished handshakes");
     }
-    auto connection = std::make_shared<pending_connection>(std::move(socket), options_.token, *this);
+    auto connection =
+        std::make_shared<pending_connection>(std::move(socket), options_.token, *this);
     pending_.push_back(connection);
     connection->start();
   }
@@ -233,14 +252,16 @@ class server final : public connection_owner {
     if (stopping_) return refuse("the server is shutting down");
     if (hello.role == wire::connection_role::command) {
       if (sessions_.full()) {
-        return refuse(fmt::format("the server already has {} sessions, its limit (--sessions-max)", sessions_.size()));
+        return refuse(fmt::format("the server already has {} sessions, its limit (--sessions-max)",
+                                  sessions_.size()));
       }
       std::string problem;
       auto entry = start_worker(launch_, sessions_.next_number(), hello.environment, fd, problem);
       if (entry.worker < 0) return refuse(problem);
       entry.peer = peer;
       const auto id = make_session_id();
-      log_info("session started", {{"session", std::to_string(entry.number)}, {"peer", peer},
+      log_info("session started", {{"session", std::to_string(entry.number)},
+                                   {"peer", peer},
                                    {"worker", std::to_string(entry.worker)}});
       sessions_.add(id, std::move(entry));
       return {handshake.accept({id, hello.features}), true, id};
@@ -286,7 +307,8 @@ class server final : public connection_owner {
   }
 
   void shut_down(int signal) {
-    log_info("shutting down", {{"signal", ::strsignal(signal)}, {"sessions", std::to_string(sessions_.size())}});
+    log_info("shutting down",
+             {{"signal", ::strsignal(signal)}, {"sessions", std::to_string(sessions_.size())}});
     stopping_ = true;
     error_code ignored;
     acceptor_.close(ignored);
@@ -294,7 +316,9 @@ class server final : public connection_owner {
       const auto first = pending_.front();
       first->close("the server is shutting down");
     }
-    sessions_.for_each([](session_entry& entry) { send_control(entry.control.get(), {control_kind::end, {}}); });
+    sessions_.for_each([](session_entry& entry) {
+      send_control(entry.control.get(), {control_kind::end, {}});
+    });
     if (sessions_.size() == 0) return io_.stop();
     drain_.expires_after(limits::drain_deadline);
     drain_.async_wait([this](error_code problem) {
@@ -316,6 +340,8 @@ class server final : public connection_owner {
 
 }  // namespace
 
-int serve(const options& o, const worker_launch& launch) { return server(o, launch).run(); }
+int serve(const options& o, const worker_launch& launch) {
+  return server(o, launch).run();
+}
 
 }  // namespace gpuwire::daemon

@@ -16,7 +16,8 @@ struct log_state {
   std::string process = "gpuwired";
 };
 
-// Written once before any other thread starts; leaked so that a thread that outlives main can still write.
+// Written once before any other thread starts; leaked so that a thread that outlives main can still
+// write.
 log_state& state() {
   static auto* instance = new log_state;
   return *instance;
@@ -27,8 +28,9 @@ std::string now_text() {
   clock_gettime(CLOCK_REALTIME, &now);
   tm utc{};
   gmtime_r(&now.tv_sec, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1'000'000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     now.tv_nsec / 1'000'000);
 }
 
 bool is_plain(std::string_view value) {
@@ -47,9 +49,12 @@ void append_value(std::string& line, std::string_view value) {
   line += '"';
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (line += '\\') += c;
-    else if (byte < ' ' || byte == 0x7f) line += fmt::format("\\x{:02x}", byte);  // what a peer sent must not forge a line
-    else line += c;
+    if (c == '"' || c == '\\')
+      (line += '\\') += c;
+    else if (byte < ' ' || byte == 0x7f)
+      line += fmt::format("\\x{:02x}", byte);  // what a peer sent must not forge a line
+    else
+      line += c;
   }
   line += '"';
 }
@@ -57,7 +62,8 @@ void append_value(std::string& line, std::string_view value) {
 }  // namespace
 
 std::optional<log_level> parse_log_level(std::string_view name) {
-  for (const auto level : {log_level::error, log_level::warning, log_level::info, log_level::debug}) {
+  for (const auto level :
+       {log_level::error, log_level::warning, log_level::info, log_level::debug}) {
     if (name == log_level_name(level)) return level;
   }
   return std::nullopt;
@@ -65,10 +71,14 @@ std::optional<log_level> parse_log_level(std::string_view name) {
 
 const char* log_level_name(log_level level) {
   switch (level) {
-    case log_level::error: return "error";
-    case log_level::warning: return "warning";
-    case log_level::info: return "info";
-    case log_level::debug: return "debug";
+    case log_level::error:
+      return "error";
+    case log_level::warning:
+      return "warning";
+    case log_level::info:
+      return "info";
+    case log_level::debug:
+      return "debug";
   }
   return "unknown";
 }
@@ -77,10 +87,12 @@ void start_log(log_level level, int descriptor, std::string process) {
   state() = {level, descriptor, std::move(process)};
 }
 
-bool log_enabled(log_level level) { return level <= state().level; }
+bool log_enabled(log_level level) {
+  return level <= state().level;
+}
 
-std::string format_log_line(std::string_view time, log_level level, std::string_view process, std::string_view event,
-                            std::initializer_list<log_field> fields) {
+std::string format_log_line(std::string_view time, log_level level, std::string_view process,
+                            std::string_view event, std::initializer_list<log_field> fields) {
   auto line = fmt::format("{} {:<7} {}: {}", time, log_level_name(level), process, event);
   for (const auto& field : fields) {
     (line += ' ') += field.key;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per event on a descriptor of its own (stderr in the main process, a copy of it in a worker, whose fd 2 belongs to
-// device output): time, level, process, event, then key=value. Never a token, a session id or user data. Any thread; a line
-// is one write.
+// One line per event on a descriptor of its own (stderr in the main process, a copy of it in a
+// worker, whose fd 2 belongs to device output): time, level, process, event, then key=value. Never
+// a token, a session id or user data. Any thread; a line is one write.
 #pragma once
 
 #include <initializer_list>
@@ -26,13 +26,21 @@ void start_log(log_level level, int descriptor, std::string process);
 bool log_enabled(log_level level);
 void log(log_level level, std::string_view event, std::initializer_list<log_field> fields = {});
 
-inline void log_error(std::string_view e, std::initializer_list<log_field> f = {}) { log(log_level::error, e, f); }
-inline void log_warning(std::string_view e, std::initializer_list<log_field> f = {}) { log(log_level::warning, e, f); }
-inline void log_info(std::string_view e, std::initializer_list<log_field> f = {}) { log(log_level::info, e, f); }
-inline void log_debug(std::string_view e, std::initializer_list<log_field> f = {}) { log(log_level::debug, e, f); }
+inline void log_error(std::string_view e, std::initializer_list<log_field> f = {}) {
+  log(log_level::error, e, f);
+}
+inline void log_warning(std::string_view e, std::initializer_list<log_field> f = {}) {
+  log(log_level::warning, e, f);
+}
+inline void log_info(std::string_view e, std::initializer_list<log_field> f = {}) {
+  log(log_level::info, e, f);
+}
+inline void log_debug(std::string_view e, std::initializer_list<log_field> f = {}) {
+  log(log_level::debug, e, f);
+}
 
 // The line without its end, for tests and for the writer.
-std::string format_log_line(std::string_view time, log_level level, std::string_view process, std::string_view event,
-                            std::initializer_list<log_field> fields);
+std::string format_log_line(std::string_view time, log_level level, std::string_view process,
+                            std::string_view event, std::initializer_list<log_field> fields);
 
 }  // namespace gpuwire::daemon

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuwired: one program, three roles. Without a role it serves; --worker and --probe are how it starts itself.
+// gpuwired: one program, three roles. Without a role it serves; --worker and --probe are how it
+// starts itself.
 #include <signal.h>
 
 #include <cstdio>

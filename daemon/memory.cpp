@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that no host memory takes part in: allocation, free, copies between device addresses, fills.
+// Device memory that no host memory takes part in: allocation, free, copies between device
+// addresses, fills.
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 
 namespace gpuwire::daemon::custom {
 namespace {
 
-CUresult allocate(const driver_table& d, const msg::memory_allocate::request& q, CUdeviceptr& address, std::size_t& pitch) {
+CUresult allocate(const driver_table& d, const msg::memory_allocate::request& q,
+                  CUdeviceptr& address, std::size_t& pitch) {
   if (!q.pitched) return d.cuMemAlloc_v2(&address, q.bytes);
   if (d.cuMemAllocPitch_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return d.cuMemAllocPitch_v2(&address, &pitch, q.bytes, q.height, q.element_bytes);
@@ -18,15 +20,30 @@ CUresult fill(const driver_table& d, const msg::memset::request& q, CUstream str
   const auto half = static_cast<unsigned short>(q.value);
   if (q.two_dimensional) {
     switch (q.element_bytes) {
-      case 1: return d.cuMemsetD2D8Async ? d.cuMemsetD2D8Async(at, q.pitch, byte, q.width, q.height, stream) : CUDA_ERROR_NOT_SUPPORTED;
-      case 2: return d.cuMemsetD2D16Async ? d.cuMemsetD2D16Async(at, q.pitch, half, q.width, q.height, stream) : CUDA_ERROR_NOT_SUPPORTED;
-      default: return d.cuMemsetD2D32Async ? d.cuMemsetD2D32Async(at, q.pitch, q.value, q.width, q.height, stream) : CUDA_ERROR_NOT_SUPPORTED;
+      case 1:
+        return d.cuMemsetD2D8Async
+                   ? d.cuMemsetD2D8Async(at, q.pitch, byte, q.width, q.height, stream)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+      case 2:
+        return d.cuMemsetD2D16Async
+                   ? d.cuMemsetD2D16Async(at, q.pitch, half, q.width, q.height, stream)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        return d.cuMemsetD2D32Async
+                   ? d.cuMemsetD2D32Async(at, q.pitch, q.value, q.width, q.height, stream)
+                   : CUDA_ERROR_NOT_SUPPORTED;
     }
   }
   switch (q.element_bytes) {
-    case 1: return d.cuMemsetD8Async ? d.cuMemsetD8Async(at, byte, q.width, stream) : CUDA_ERROR_NOT_SUPPORTED;
-    case 2: return d.cuMemsetD16Async ? d.cuMemsetD16Async(at, half, q.width, stream) : CUDA_ERROR_NOT_SUPPORTED;
-    default: return d.cuMemsetD32Async ? d.cuMemsetD32Async(at, q.value, q.width, stream) : CUDA_ERROR_NOT_SUPPORTED;
+    case 1:
+      return d.cuMemsetD8Async ? d.cuMemsetD8Async(at, byte, q.width, stream)
+                               : CUDA_ERROR_NOT_SUPPORTED;
+    case 2:
+      return d.cuMemsetD16Async ? d.cuMemsetD16Async(at, half, q.width, stream)
+                                : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return d.cuMemsetD32Async ? d.cuMemsetD32Async(at, q.value, q.width, stream)
+                                : CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
@@ -37,7 +54,8 @@ outcome memory_allocate(call_context& c, const msg::memory_allocate::request& q)
   CUdeviceptr address = 0;
   std::size_t pitch = 0;
   const auto result = allocate(c.driver(), q, address, pitch);
-  // The client cannot mirror the first address; freeing it only now keeps the driver from choosing it again.
+  // The client cannot mirror the first address; freeing it only now keeps the driver from choosing
+  // it again.
   if (q.replaces != 0) c.driver().cuMemFree_v2(q.replaces);
   call::reply r;
   if (result == CUDA_SUCCESS) {
@@ -50,11 +68,14 @@ outcome memory_allocate(call_context& c, const msg::memory_allocate::request& q)
 outcome memory_free(call_context& c, const msg::memory_free::request& q) {
   auto& w = c.owner();
   if (c.called()) return c.finish<msg::memory_free>(c.driver().cuMemFree_v2(q.address), {});
-  w.frees.post(c.ticket(), [&w, address = q.address] { return static_cast<int>(w.driver().cuMemFree_v2(address)); });
+  w.frees.post(c.ticket(), [&w, address = q.address] {
+    return static_cast<int>(w.driver().cuMemFree_v2(address));
+  });
   return c.finish<msg::memory_free>(CUDA_SUCCESS, {});
 }
 
-// The synchronous forms do not wait for device-to-device work natively either, so both are the same here.
+// The synchronous forms do not wait for device-to-device work natively either, so both are the same
+// here.
 outcome copy_device(call_context& c, const msg::copy_device::request& q) {
   using call = msg::copy_device;
   const auto& d = c.driver();
@@ -63,11 +84,14 @@ outcome copy_device(call_context& c, const msg::copy_device::request& q) {
   if (q.peer) {
     const auto to = c.native<handle_kind::context>(q.destination_context);
     const auto from = c.native<handle_kind::context>(q.source_context);
-    result = c.failed()                        ? c.failure()
-             : d.cuMemcpyPeerAsync == nullptr ? CUDA_ERROR_NOT_SUPPORTED
-                                              : d.cuMemcpyPeerAsync(q.destination, to, q.source, from, q.bytes, s.native);
+    result = c.failed() ? c.failure()
+             : d.cuMemcpyPeerAsync == nullptr
+                 ? CUDA_ERROR_NOT_SUPPORTED
+                 : d.cuMemcpyPeerAsync(q.destination, to, q.source, from, q.bytes, s.native);
   } else if (!c.failed()) {
-    result = d.cuMemcpyDtoDAsync_v2 ? d.cuMemcpyDtoDAsync_v2(q.destination, q.source, q.bytes, s.native) : CUDA_ERROR_NOT_SUPPORTED;
+    result = d.cuMemcpyDtoDAsync_v2
+                 ? d.cuMemcpyDtoDAsync_v2(q.destination, q.source, q.bytes, s.native)
+                 : CUDA_ERROR_NOT_SUPPORTED;
   }
   c.count_operation(q.stream, s);
   return c.finish<call>(result, {});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first command of a session: initialises the driver and answers in one snapshot what programs ask of devices.
+// The first command of a session: initialises the driver and answers in one snapshot what programs
+// ask of devices.
 #include <fmt/format.h>
 
 #include <deque>
@@ -23,19 +24,23 @@ struct device_facts {
 
 msg::device_snapshot describe_device(const driver_table& d, CUdevice device, device_facts& facts) {
   msg::device_snapshot s;
-  if (d.cuDeviceGetName) d.cuDeviceGetName(facts.name.data(), static_cast<int>(facts.name.size() - 1), device);
+  if (d.cuDeviceGetName)
+    d.cuDeviceGetName(facts.name.data(), static_cast<int>(facts.name.size() - 1), device);
   s.name = facts.name.data();
   CUuuid uuid{};
-  if (d.cuDeviceGetUuid && d.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) std::memcpy(facts.uuid.data(), uuid.bytes, 16);
+  if (d.cuDeviceGetUuid && d.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
+    std::memcpy(facts.uuid.data(), uuid.bytes, 16);
   facts.uuid_v2 = facts.uuid;
   if (d.cuDeviceGetUuid_v2 && d.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS)
     std::memcpy(facts.uuid_v2.data(), uuid.bytes, 16);
   s.uuid = {facts.uuid.data(), 16};
   s.uuid_v2 = {facts.uuid_v2.data(), 16};
   std::size_t bytes = 0;
-  if (d.cuDeviceTotalMem_v2 && d.cuDeviceTotalMem_v2(&bytes, device) == CUDA_SUCCESS) s.total_bytes = bytes;
+  if (d.cuDeviceTotalMem_v2 && d.cuDeviceTotalMem_v2(&bytes, device) == CUDA_SUCCESS)
+    s.total_bytes = bytes;
   if (d.cuDeviceGetPCIBusId)
-    d.cuDeviceGetPCIBusId(facts.pci_bus_id.data(), static_cast<int>(facts.pci_bus_id.size() - 1), device);
+    d.cuDeviceGetPCIBusId(facts.pci_bus_id.data(), static_cast<int>(facts.pci_bus_id.size() - 1),
+                          device);
   s.pci_bus_id = facts.pci_bus_id.data();
 
   // One more than this header knows: the driver may be newer than we are.
@@ -53,8 +58,9 @@ msg::device_snapshot describe_device(const driver_table& d, CUdevice device, dev
   return s;
 }
 
-// The driver answers for a context only, and a session that has just begun has none. All GPUs with priorities have had
-// these six levels; the software GPU says what it has through the same numbers.
+// The driver answers for a context only, and a session that has just begun has none: making one for
+// this question would cost half a gigabyte of the GPU. These are the six levels that drivers of the
+// supported releases report.
 void add_priorities(msg::device_snapshot& s, const device_facts& facts) {
   const bool supported = facts.values[CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] != 0;
   s.stream_priority_least = 0;
@@ -65,7 +71,8 @@ std::vector<std::uint16_t> missing_calls(const call::request& q) {
   std::vector<std::uint16_t> missing;
   for (std::uint32_t i = 0; i < q.call_ids.size; ++i) {
     const auto* known = msg::find_call(q.call_ids[i]);
-    if (known == nullptr || known->fingerprint != q.fingerprints[i]) missing.push_back(q.call_ids[i]);
+    if (known == nullptr || known->fingerprint != q.fingerprints[i])
+      missing.push_back(q.call_ids[i]);
   }
   return missing;
 }
@@ -83,7 +90,8 @@ outcome session_open(call_context& c, const call::request& q) {
   if (d.cuDriverGetVersion(&version) == CUDA_SUCCESS) r.driver_version = version;
   r.driver_name = c.owner().driver_path();
   if (init == CUDA_SUCCESS && d.cuDeviceGetCount(&devices) == CUDA_SUCCESS) {
-    for (int device = 0; device < devices && primary_index(device) < limits::explicit_context_first; ++device) {
+    for (int device = 0; device < devices && primary_index(device) < limits::explicit_context_first;
+         ++device) {
       CUdevice handle = device;
       if (d.cuDeviceGet && d.cuDeviceGet(&handle, device) != CUDA_SUCCESS) break;
       r.devices.push_back(describe_device(d, handle, facts.emplace_back()));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of gpuwired. Parsing has no side effects beyond reading the token file, so that every refusal is testable.
+// The command line of gpuwired. Parsing has no side effects beyond reading the token file, so that
+// every refusal is testable.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,8 @@ struct early_exit {
 
 std::variant<options, early_exit> parse_options(int argc, const char* const* argv);
 
-// Reads the token: the file's content without white space at its ends. On failure `problem` says what and how to repair it.
+// Reads the token: the file's content without white space at its ends. On failure `problem` says
+// what and how to repair it.
 struct token_answer {
   std::string token;
   std::string problem;

@@ -19,7 +19,8 @@ int output_capture::start() {
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const int number = static_cast<int>(i) + 1;
     descriptor file(::memfd_create(number == 1 ? "gpuwire-stdout" : "gpuwire-stderr", MFD_CLOEXEC));
-    if (!file || ::fcntl(file.get(), F_SETFL, O_APPEND) != 0 || ::dup2(file.get(), number) < 0) return -1;
+    if (!file || ::fcntl(file.get(), F_SETFL, O_APPEND) != 0 || ::dup2(file.get(), number) < 0)
+      return -1;
     streams_[i].file = std::move(file);
   }
   std::setvbuf(stdout, nullptr, _IONBF, 0);
@@ -28,7 +29,8 @@ int output_capture::start() {
 
 void output_capture::flush(wire::server_session& session) {
   std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < streams_.size(); ++i) flush(session, streams_[i], static_cast<std::uint8_t>(i + 1));
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    flush(session, streams_[i], static_cast<std::uint8_t>(i + 1));
 }
 
 void output_capture::flush(wire::server_session& session, stream& s, std::uint8_t number) {
@@ -49,8 +51,10 @@ void output_capture::flush(wire::server_session& session, stream& s, std::uint8_
     bytes = ::pread(s.file.get(), more.data(), more.size(), static_cast<off_t>(s.taken));
   }
   if (s.taken / (1u << 20) != begin / (1u << 20)) {
-    // What was read is given back to the system; the file keeps its length, since the driver may append at any moment.
-    ::fallocate(s.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(s.taken & ~std::uint64_t{4095}));
+    // What was read is given back to the system; the file keeps its length, since the driver may
+    // append at any moment.
+    ::fallocate(s.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                static_cast<off_t>(s.taken & ~std::uint64_t{4095}));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call that is answered when the GPU has reached a place in a stream: a synchronise, or a copy to the host that rides in
-// its reply.
+// A call that is answered when the GPU has reached a place in a stream: a synchronise, or a copy to
+// the host that rides in its reply.
 #pragma once
 
 #include <cuda.h>
@@ -27,8 +27,8 @@ bool is_reached(worker& w, const pending_wait& wait);
 // Polls for a while, then blocks in the driver. Never on the executor.
 void wait_until_reached(worker& w, const pending_wait& wait);
 
-// Ends in the real cuEventSynchronize, which shows what kernels printed and returns the error; pushes that output, replies,
-// gives back what the wait holds.
+// Ends in the real cuEventSynchronize, which shows what kernels printed and returns the error;
+// pushes that output, replies, gives back what the wait holds.
 void finish_wait(worker& w, pending_wait wait);
 
 }  // namespace gpuwire::daemon

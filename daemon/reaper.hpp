@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread for posted frees and destroys, which may wait for the GPU and must not make the executor wait. In order; calls
-// that could see the difference (allocations, memory information) wait for what was posted before them.
+// The thread for posted frees and destroys, which may wait for the GPU and must not make the
+// executor wait. In order; calls that could see the difference (allocations, memory information)
+// wait for what was posted before them.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +19,8 @@ class reaper {
  public:
   explicit reaper(worker& w) : worker_(w) {}
 
-  // Executor. `work` runs with the ticket's context current; its error is reported as the posted command's.
+  // Executor. `work` runs with the ticket's context current; its error is reported as the posted
+  // command's.
   void post(const call_ticket& ticket, std::function<int()> work);
   bool idle() const;
   std::uint64_t posted() const;

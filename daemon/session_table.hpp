@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of the main process: which secret number belongs to which worker. One thread; no I/O beyond closing the
-// control channel of a removed session.
+// The sessions of the main process: which secret number belongs to which worker. One thread; no I/O
+// beyond closing the control channel of a removed session.
 #pragma once
 
 #include <sys/types.h>

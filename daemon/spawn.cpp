@@ -29,7 +29,8 @@ std::string own_path() {
 
 }  // namespace
 
-pid_t spawn_self(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, int inherited) {
+pid_t spawn_self(const std::vector<std::string>& arguments,
+                 const std::vector<std::string>& environment, int inherited) {
   std::vector<std::string> all{"gpuwired"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   const auto argv = pointers(all);
@@ -47,7 +48,8 @@ pid_t spawn_self(const std::vector<std::string>& arguments, const std::vector<st
   posix_spawnattr_setsigdefault(&attributes, &all_signals);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t child = -1;
-  const int problem = ::posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv.data(), envp.data());
+  const int problem =
+      ::posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (problem != 0) {
@@ -65,7 +67,8 @@ std::string own_folder() {
 
 std::string describe_wait_status(int status) {
   if (WIFEXITED(status)) return fmt::format("exit code {}", WEXITSTATUS(status));
-  if (WIFSIGNALED(status)) return fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("wait status {:#x}", status);
 }
 

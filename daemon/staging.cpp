@@ -23,14 +23,16 @@ std::uint32_t staging_pool::order_for(std::size_t bytes) const {
 
 bool staging_pool::grow() {
   if ((slabs_.size() + 1) * settings_.slab_bytes > settings_.bytes_max) return false;
-  void* memory = ::mmap(nullptr, settings_.slab_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, settings_.slab_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   slabs_.push_back({static_cast<std::byte*>(memory), 0});
   free_.back().push_back(static_cast<std::byte*>(memory));
   return true;
 }
 
-// Splits the smallest block that is large enough; blocks of a slab stay split, because sizes repeat.
+// Splits the smallest block that is large enough; blocks of a slab stay split, because sizes
+// repeat.
 staging_block staging_pool::take(std::uint32_t order) {
   auto from = order;
   while (from < free_.size() && free_[from].empty()) ++from;
@@ -64,7 +66,8 @@ void staging_pool::pin_slab_of(const std::byte* data, std::uint32_t context) {
     s->pinned_by = context;  // claimed: nobody else pins it meanwhile
     memory = s->data;
   }
-  pin_(memory, settings_.slab_bytes, context);  // refused: it serves unpinned, and nobody asks again at every block
+  pin_(memory, settings_.slab_bytes,
+       context);  // refused: it serves unpinned, and nobody asks again at every block
 }
 
 staging_block staging_pool::try_acquire(std::size_t bytes, std::uint32_t context) {

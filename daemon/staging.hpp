@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory between socket and GPU: blocks of powers of two, cut from slabs that the driver is asked to pin. A slab is
-// ordinary memory first: when its context is destroyed it is no longer pinned, but never gone, and is pinned again with the
-// next one. Bounded; any thread. Knows no driver: pinning is a function it was given.
+// Host memory between socket and GPU: blocks of powers of two, cut from slabs that the driver is
+// asked to pin. A slab is ordinary memory first: when its context is destroyed it is no longer
+// pinned, but never gone, and is pinned again with the next one. Bounded; any thread. Knows no
+// driver: pinning is a function it was given.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +24,10 @@ struct staging_block {
 
 class staging_pool {
  public:
-  // Pins the memory in the calling thread's context, if it can. Called without the pool's lock held, once per slab and context.
-  using pin_function = std::function<void(std::byte* data, std::size_t bytes, std::uint32_t context)>;
+  // Pins the memory in the calling thread's context, if it can. Called without the pool's lock
+  // held, once per slab and context.
+  using pin_function =
+      std::function<void(std::byte* data, std::size_t bytes, std::uint32_t context)>;
 
   struct settings {
     std::size_t block_bytes_min = 0;
@@ -36,7 +39,8 @@ class staging_pool {
   staging_pool(const staging_pool&) = delete;
   staging_pool& operator=(const staging_pool&) = delete;
 
-  // The calling thread has `context` current. No block: the bound is reached (or more was asked than a slab holds).
+  // The calling thread has `context` current. No block: the bound is reached (or more was asked
+  // than a slab holds).
   staging_block try_acquire(std::size_t bytes, std::uint32_t context);
   // Waits until a block is given back. Never on the executor.
   staging_block acquire(std::size_t bytes, std::uint32_t context);

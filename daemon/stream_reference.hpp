@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream as the driver knows it, and the context it belongs to: events for it must come from the same context.
+// A stream as the driver knows it, and the context it belongs to: events for it must come from the
+// same context.
 #pragma once
 
 #include <cuda.h>

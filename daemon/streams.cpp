@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and the waits on them. Streams and events are numbered by the client, so that making one costs no round trip.
+// Streams, events and the waits on them. Streams and events are numbered by the client, so that
+// making one costs no round trip.
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/pending_wait.hpp"
@@ -9,11 +10,13 @@ namespace {
 
 enum class sync_scope : std::uint8_t { stream = 0, context = 1, event = 2 };
 
-// An event of the daemon's own, recorded where the program stands. The legacy stream is no exception: an event recorded in
-// it comes after all earlier work of the blocking streams, just what a synchronise of that stream waits for, and unlike the
-// real call it can be placed without waiting and does not grow with what other threads append meanwhile.
+// An event of the daemon's own, recorded where the program stands. The legacy stream is no
+// exception: an event recorded in it comes after all earlier work of the blocking streams, just
+// what a synchronise of that stream waits for, and unlike the real call it can be placed without
+// waiting and does not grow with what other threads append meanwhile.
 template <class Record>
-outcome wait_for_record(call_context& c, std::uint32_t context, const Record& record) {
+outcome wait_for_record(call_context& c, std::uint32_t context, const Record& record,
+                        bool* not_supported = nullptr) {
   auto& w = c.owner();
   c.enter(context);
   auto problem = CUDA_SUCCESS;
@@ -23,6 +26,10 @@ outcome wait_for_record(call_context& c, std::uint32_t context, const Record& re
   if (problem == CUDA_SUCCESS) problem = record(wait.event);
   if (problem != CUDA_SUCCESS) {
     w.events.release(wait.event, context);
+    if (not_supported != nullptr && problem == CUDA_ERROR_NOT_SUPPORTED) {
+      *not_supported = true;
+      return c.deferred();
+    }
     w.output.flush(*w.session);
     return c.finish<msg::sync>(problem, {});
   }
@@ -41,12 +48,15 @@ outcome sync_context(call_context& c, std::uint64_t handle) {
   if (d.cuCtxRecordEvent != nullptr) {
     const auto found = c.owner().handles(handle_kind::context).find_index(context);
     if (found) {
-      return wait_for_record(c, context, [&](CUevent event) {
+      bool not_supported = false;
+      const auto record = [&](CUevent event) {
         return d.cuCtxRecordEvent(static_cast<CUcontext>(found->native), event);
-      });
+      };
+      const auto result = wait_for_record(c, context, record, &not_supported);
+      if (!not_supported) return result;
     }
   }
-  // An older driver: the real call, on a thread that may wait.
+  // A driver that cannot: the real call, on a thread that may wait.
   c.owner().lanes.run(c.ticket().lane, [&w = c.owner(), ticket = c.ticket(), context] {
     enter_context(w, context);
     const auto result = w.driver().cuCtxSynchronize();
@@ -64,9 +74,11 @@ outcome sync(call_context& c, const msg::sync::request& q) {
       const auto s = c.stream_of(q.handle);
       if (c.failed()) return c.finish<msg::sync>(c.failure(), {});
       if (s.context == 0) return c.finish<msg::sync>(CUDA_ERROR_INVALID_CONTEXT, {});
-      return wait_for_record(c, s.context, [&](CUevent event) { return c.driver().cuEventRecord(event, s.native); });
+      return wait_for_record(
+          c, s.context, [&](CUevent event) { return c.driver().cuEventRecord(event, s.native); });
     }
-    case sync_scope::context: return sync_context(c, q.handle);
+    case sync_scope::context:
+      return sync_context(c, q.handle);
     case sync_scope::event: {
       const auto found = c.owner().handles(handle_kind::event).find(q.handle);
       if (!found) return c.finish<msg::sync>(CUDA_ERROR_INVALID_HANDLE, {});
@@ -91,10 +103,12 @@ outcome lane_end(call_context& c, const msg::lane_end::request&) {
 outcome stream_create(call_context& c, const msg::stream_create::request& q) {
   const auto& d = c.driver();
   CUstream stream = nullptr;
-  const auto result = d.cuStreamCreateWithPriority ? d.cuStreamCreateWithPriority(&stream, q.flags, q.priority)
-                                                   : d.cuStreamCreate(&stream, q.flags);
+  const auto result = d.cuStreamCreateWithPriority
+                          ? d.cuStreamCreateWithPriority(&stream, q.flags, q.priority)
+                          : d.cuStreamCreate(&stream, q.flags);
   if (result != CUDA_SUCCESS) stream = nullptr;
-  if (!c.owner().handles(handle_kind::stream).place(q.stream, stream, {c.ticket().context, 0})) return c.malformed();
+  if (!c.owner().handles(handle_kind::stream).place(q.stream, stream, {c.ticket().context, 0}))
+    return c.malformed();
   return c.finish<msg::stream_create>(result, {});
 }
 
@@ -105,7 +119,8 @@ outcome stream_destroy(call_context& c, const msg::stream_destroy::request& q) {
   const auto stream = static_cast<CUstream>(removed->native);
   w.credits.stream_gone({q.stream, 0, 0});
   if (c.called()) return c.finish<msg::stream_destroy>(c.driver().cuStreamDestroy_v2(stream), {});
-  w.frees.post(c.ticket(), [&w, stream] { return static_cast<int>(w.driver().cuStreamDestroy_v2(stream)); });
+  w.frees.post(c.ticket(),
+               [&w, stream] { return static_cast<int>(w.driver().cuStreamDestroy_v2(stream)); });
   return c.finish<msg::stream_destroy>(CUDA_SUCCESS, {});
 }
 
@@ -116,7 +131,8 @@ outcome stream_wait_event(call_context& c, const msg::stream_wait_event::request
   if (q.whole_context) {
     auto context = c.native<handle_kind::context>(q.context);
     if (q.context == 0) {
-      if (const auto found = c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
+      if (const auto found =
+              c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
         context = static_cast<CUcontext>(found->native);
       }
     }
@@ -136,7 +152,8 @@ outcome event_create(call_context& c, const msg::event_create::request& q) {
   CUevent event = nullptr;
   const auto result = c.driver().cuEventCreate(&event, q.flags);
   if (result != CUDA_SUCCESS) event = nullptr;
-  if (!c.owner().handles(handle_kind::event).place(q.event, event, {c.ticket().context, 0})) return c.malformed();
+  if (!c.owner().handles(handle_kind::event).place(q.event, event, {c.ticket().context, 0}))
+    return c.malformed();
   return c.finish<msg::event_create>(result, {});
 }
 
@@ -146,7 +163,8 @@ outcome event_destroy(call_context& c, const msg::event_destroy::request& q) {
   if (!removed) return c.finish<msg::event_destroy>(CUDA_ERROR_INVALID_HANDLE, {});
   const auto event = static_cast<CUevent>(removed->native);
   if (c.called()) return c.finish<msg::event_destroy>(c.driver().cuEventDestroy_v2(event), {});
-  w.frees.post(c.ticket(), [&w, event] { return static_cast<int>(w.driver().cuEventDestroy_v2(event)); });
+  w.frees.post(c.ticket(),
+               [&w, event] { return static_cast<int>(w.driver().cuEventDestroy_v2(event)); });
   return c.finish<msg::event_destroy>(CUDA_SUCCESS, {});
 }
 
@@ -157,7 +175,8 @@ outcome event_record(call_context& c, const msg::event_record::request& q) {
   if (q.whole_context) {
     auto context = c.native<handle_kind::context>(q.context);
     if (q.context == 0) {
-      if (const auto found = c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
+      if (const auto found =
+              c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
         context = static_cast<CUcontext>(found->native);
       }
     }
@@ -170,9 +189,10 @@ outcome event_record(call_context& c, const msg::event_record::request& q) {
   const auto s = c.stream_of(q.stream);
   auto result = c.failure();
   if (!c.failed()) {
-    result = q.flags != 0 && d.cuEventRecordWithFlags ? d.cuEventRecordWithFlags(event, s.native, q.flags)
-             : q.flags != 0                           ? CUDA_ERROR_NOT_SUPPORTED
-                                                      : d.cuEventRecord(event, s.native);
+    result = q.flags != 0 && d.cuEventRecordWithFlags
+                 ? d.cuEventRecordWithFlags(event, s.native, q.flags)
+             : q.flags != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                            : d.cuEventRecord(event, s.native);
   }
   c.count_operation(q.stream, s);
   return c.finish<call>(result, {});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The per-thread default stream. The driver ties it to an operating system thread, of which the executor is only one; so
-// every client thread gets a real blocking stream for each context it uses. Executor and lane threads.
+// The per-thread default stream. The driver ties it to an operating system thread, of which the
+// executor is only one; so every client thread gets a real blocking stream for each context it
+// uses. Executor and lane threads.
 #pragma once
 
 #include <cuda.h>

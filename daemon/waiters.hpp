@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides who waits for a wait: the executor itself while nothing else happens, a thread that may block as soon as another
-// command arrives or the polling time is over. Pure; the executor owns it.
+// Decides who waits for a wait: the executor itself while nothing else happens, a thread that may
+// block as soon as another command arrives or the polling time is over. Pure; the executor owns it.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,9 @@ class newest_wait {
   // A further command has arrived.
   std::optional<Wait> on_command() { return take(); }
   // Nothing to do at this moment: is the time over?
-  std::optional<Wait> on_idle(time_point now) { return held_ && now >= until_ ? take() : std::nullopt; }
+  std::optional<Wait> on_idle(time_point now) {
+    return held_ && now >= until_ ? take() : std::nullopt;
+  }
 
   const Wait* polled() const { return held_ ? &*held_ : nullptr; }
   // The polled wait is complete.

@@ -33,9 +33,13 @@ bool watchdog::take_messages() {
   for (;;) {
     received_control received;
     switch (receive_control(control_.get(), received)) {
-      case control_state::would_block: return true;
-      case control_state::closed: end_("the daemon is gone"); return false;
-      case control_state::message: break;
+      case control_state::would_block:
+        return true;
+      case control_state::closed:
+        end_("the daemon is gone");
+        return false;
+      case control_state::message:
+        break;
     }
     if (received.message.kind == control_kind::end) {
       end_("the daemon shuts down");
@@ -57,15 +61,18 @@ void watchdog::look_at_connections(const std::vector<short>& events) {
 void watchdog::run() {
   for (;;) {
     std::vector<pollfd> waiting{{control_.get(), POLLIN, 0}};
-    // Only the end of a connection is asked for: its data is for others, and unread data does not wake this thread.
+    // Only the end of a connection is asked for: its data is for others, and unread data does not
+    // wake this thread.
     for (const auto& c : connections_) waiting.push_back({c.get(), POLLRDHUP, 0});
     int timeout_ms = -1;
     if (const auto deadline = over_.deadline()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+          *deadline - std::chrono::steady_clock::now());
       if (left.count() <= 0) return end_("all connections ended without goodbye");
       timeout_ms = static_cast<int>(left.count());
     }
-    if (::poll(waiting.data(), waiting.size(), timeout_ms) < 0 && errno != EINTR) return end_("poll failed");
+    if (::poll(waiting.data(), waiting.size(), timeout_ms) < 0 && errno != EINTR)
+      return end_("poll failed");
     std::vector<short> events;
     for (std::size_t i = 1; i < waiting.size(); ++i) events.push_back(waiting[i].revents);
     look_at_connections(events);

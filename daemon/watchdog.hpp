@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a worker that never calls the driver: it takes connections from the main process and ends the worker when
-// its session is over, also while the executor sits in a driver call that will not return.
+// The thread of a worker that never calls the driver: it takes connections from the main process
+// and ends the worker when its session is over, also while the executor sits in a driver call that
+// will not return.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,8 @@ class end_of_session {
 
 class watchdog {
  public:
-  // `attach` is called for every further connection; `end` with the reason, and does not return in a worker.
+  // `attach` is called for every further connection; `end` with the reason, and does not return in
+  // a worker.
   watchdog(descriptor control, std::function<void(wire::connection_role, int fd)> attach,
            std::function<void(const std::string& reason)> end);
   // Watches a connection besides whoever reads it; keeps a copy of the descriptor.

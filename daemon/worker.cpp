@@ -31,17 +31,20 @@ bool is_sticky(CUresult result) {
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE: return true;
-    default: return false;
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+      return true;
+    default:
+      return false;
   }
 }
 
 worker::worker(std::unique_ptr<loaded_driver> d)
-    : inline_staging(staging_settings(limits::staging_block_bytes_min, limits::staging_inline_bytes_max),
-                     [this](std::byte* data, std::size_t bytes, std::uint32_t) {
-                       if (driver().cuMemHostRegister_v2)
-                         driver().cuMemHostRegister_v2(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
-                     }),
+    : inline_staging(
+          staging_settings(limits::staging_block_bytes_min, limits::staging_inline_bytes_max),
+          [this](std::byte* data, std::size_t bytes, std::uint32_t) {
+            if (driver().cuMemHostRegister_v2)
+              driver().cuMemHostRegister_v2(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+          }),
       bulk_staging(staging_settings(wire::limits::bulk_chunk_bytes, limits::staging_bulk_bytes_max),
                    [this](std::byte* data, std::size_t bytes, std::uint32_t) {
                      if (driver().cuMemHostRegister_v2)
@@ -53,8 +56,8 @@ worker::worker(std::unique_ptr<loaded_driver> d)
         std::make_unique<handle_table>(static_cast<std::uint8_t>(kind), first_index);
   };
   make(handle_kind::context, limits::explicit_context_first);
-  for (const auto kind : {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::library,
-                          handle_kind::kernel, handle_kind::function}) {
+  for (const auto kind : {handle_kind::stream, handle_kind::event, handle_kind::module,
+                          handle_kind::library, handle_kind::kernel, handle_kind::function}) {
     make(kind);
   }
 }
@@ -80,7 +83,8 @@ void worker::settle_context(std::uint32_t context) {
 }
 
 void worker::context_gone(std::uint32_t context) {
-  for (const auto kind : {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::function}) {
+  for (const auto kind :
+       {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::function}) {
     handles(kind).remove_context(context);
   }
   events.context_gone(context);

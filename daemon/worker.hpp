@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session owns inside its worker process, in one object that is never destroyed: a worker ends with _exit, and the
-// driver takes everything of a dead process back. Each part says which threads use it.
+// What a session owns inside its worker process, in one object that is never destroyed: a worker
+// ends with _exit, and the driver takes everything of a dead process back. Each part says which
+// threads use it.
 #pragma once
 
 #include <cuda.h>
@@ -49,16 +50,20 @@ struct worker {
       if (result != CUDA_SUCCESS) report(t, result);
       return;
     }
-    if (session->reply(t.sequence, t.lane, static_cast<std::int32_t>(result), r) == wire::error::limit_exceeded) {
-      session->reply(t.sequence, t.lane, static_cast<std::int32_t>(CUDA_ERROR_OUT_OF_MEMORY), typename Call::reply{});
+    if (session->reply(t.sequence, t.lane, static_cast<std::int32_t>(result), r) ==
+        wire::error::limit_exceeded) {
+      session->reply(t.sequence, t.lane, static_cast<std::int32_t>(CUDA_ERROR_OUT_OF_MEMORY),
+                     typename Call::reply{});
     }
   }
   // The error of a command that nobody waits for.
   void report(const call_ticket& t, CUresult result);
 
-  // A context may be destroyed by the calling lane's next driver call: waits until the daemon's own housekeeping in it is over.
+  // A context may be destroyed by the calling lane's next driver call: waits until the daemon's own
+  // housekeeping in it is over.
   void settle_context(std::uint32_t context);
-  // A context was destroyed or reset: what depended on it is gone. Any thread; before its handle may be used again.
+  // A context was destroyed or reset: what depended on it is gone. Any thread; before its handle
+  // may be used again.
   void context_gone(std::uint32_t context);
   // An image was unloaded.
   void image_gone(wire::handle_id image);
@@ -75,7 +80,8 @@ struct worker {
   credit_keeper credits{*this};
   inline_copies incoming{*this};
   output_capture output;
-  std::atomic<std::uint64_t> context_epoch{1};  // raised when a context is made or goes: threads then set theirs anew
+  std::atomic<std::uint64_t> context_epoch{
+      1};  // raised when a context is made or goes: threads then set theirs anew
 
  private:
   std::unique_ptr<loaded_driver> driver_;

@@ -22,7 +22,8 @@ descriptor receive_command_connection(int control) {
   for (;;) {
     received_control received;
     switch (receive_control(control, received)) {
-      case control_state::closed: return {};
+      case control_state::closed:
+        return {};
       case control_state::would_block: {
         pollfd waiting{control, POLLIN, 0};
         ::poll(&waiting, 1, -1);
@@ -41,7 +42,8 @@ int run_worker(int argc, const char* const* argv) {
   worker_arguments arguments;
   if (!from_arguments(argc, argv, arguments)) return 2;
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGINT, SIG_IGN);  // ^C in the daemon's terminal reaches us too; the main process decides
+  ::signal(SIGINT,
+           SIG_IGN);  // ^C in the daemon's terminal reaches us too; the main process decides
   descriptor control(inherited_descriptor);
   ::fcntl(control.get(), F_SETFD, FD_CLOEXEC);
 
@@ -67,7 +69,6 @@ int run_worker(int argc, const char* const* argv) {
   w.session = wire::server_session::create(command.release(), {});
   w.credits.start();
   start_thread(w, "gpuwire-watch", [&dog] { dog.run(); });
-  relax_capture_mode(w);
   executor(w).run();
 }
 

@@ -4,7 +4,8 @@
 
 namespace gpuwire::daemon {
 
-// argv as to_arguments() wrote it, the control channel on descriptor 3. Returns only when it cannot start.
+// argv as to_arguments() wrote it, the control channel on descriptor 3. Returns only when it cannot
+// start.
 int run_worker(int argc, const char* const* argv);
 
 }  // namespace gpuwire::daemon

@@ -24,8 +24,9 @@ bool from_arguments(int argc, const char* const* argv, worker_arguments& out) {
   return true;
 }
 
-session_entry start_worker(const worker_launch& launch, std::uint32_t number, const variable_list& client_environment,
-                           int command_fd, std::string& problem) {
+session_entry start_worker(const worker_launch& launch, std::uint32_t number,
+                           const variable_list& client_environment, int command_fd,
+                           std::string& problem) {
   session_entry entry;
   entry.number = number;
   auto pair = make_control_pair();
@@ -33,14 +34,17 @@ session_entry start_worker(const worker_launch& launch, std::uint32_t number, co
     problem = fmt::format("no control channel: {}", std::strerror(errno));
     return entry;
   }
-  const auto environment = worker_environment(own_environment(), client_environment, launch.library_folder);
-  const auto worker = spawn_self(to_arguments({launch.driver_path, launch.level, fmt::format("{}", number)}), environment,
-                                 pair->second.get());
+  const auto environment =
+      worker_environment(own_environment(), client_environment, launch.library_folder);
+  const auto worker =
+      spawn_self(to_arguments({launch.driver_path, launch.level, fmt::format("{}", number)}),
+                 environment, pair->second.get());
   if (worker < 0) {
     problem = fmt::format("no process for the session: {}", std::strerror(errno));
     return entry;
   }
-  if (!send_control(pair->first.get(), {control_kind::attach, wire::connection_role::command}, command_fd)) {
+  if (!send_control(pair->first.get(), {control_kind::attach, wire::connection_role::command},
+                    command_fd)) {
     problem = fmt::format("cannot hand the connection over: {}", std::strerror(errno));
     ::kill(worker, SIGKILL);  // reaped with all other children
     return entry;

@@ -16,10 +16,11 @@ struct worker_launch {
   log_level level = log_level::info;
 };
 
-// Starts a worker and hands it the command connection, of which the caller keeps its own descriptor. On failure the
-// entry's worker is -1 and `problem` says why.
-session_entry start_worker(const worker_launch& launch, std::uint32_t number, const variable_list& client_environment,
-                           int command_fd, std::string& problem);
+// Starts a worker and hands it the command connection, of which the caller keeps its own
+// descriptor. On failure the entry's worker is -1 and `problem` says why.
+session_entry start_worker(const worker_launch& launch, std::uint32_t number,
+                           const variable_list& client_environment, int command_fd,
+                           std::string& problem);
 
 // Arguments of the worker role, as start_worker writes and worker_main reads them.
 struct worker_arguments {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory through all paths of the daemon: inline, staged, bulk; every size around the limits where one becomes another.
+// Host memory through all paths of the daemon: inline, staged, bulk; every size around the limits
+// where one becomes another.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -27,7 +28,8 @@ std::int32_t to_device(test_client& c, std::uint64_t address, const std::vector<
   q.destination = address;
   q.synchronous = true;
   q.bytes = data.size();
-  if (data.size() > wire::limits::inline_payload_bytes_max) return c.call<msg::copy_to_device>(q, {data, {}}).result;
+  if (data.size() > wire::limits::inline_payload_bytes_max)
+    return c.call<msg::copy_to_device>(q, {data, {}}).result;
   q.data = {data.data(), data.size()};
   return c.post<msg::copy_to_device>(q) == wire::error::ok ? 0 : -1;
 }
@@ -37,9 +39,11 @@ std::int32_t from_device(test_client& c, std::uint64_t address, std::vector<std:
   q.source = address;
   q.synchronous = true;
   q.bytes = data.size();
-  if (data.size() > wire::limits::reply_inline_bytes_max) return c.call<msg::copy_from_device>(q, {{}, data}).result;
+  if (data.size() > wire::limits::reply_inline_bytes_max)
+    return c.call<msg::copy_from_device>(q, {{}, data}).result;
   const auto a = c.call<msg::copy_from_device>(q);
-  if (a.result == 0 && a.body.data.size == data.size()) std::memcpy(data.data(), a.body.data.data, data.size());
+  if (a.result == 0 && a.body.data.size == data.size())
+    std::memcpy(data.data(), a.body.data.data, data.size());
   return a.result;
 }
 
@@ -54,8 +58,8 @@ TEST_CASE("what went in comes out, whatever the size") {
   test_client c(server.endpoint());
   c.open();
   const auto address = c.allocate(64u << 20);
-  for (const std::size_t bytes : {1u, 7u, 4096u, 65535u, 65536u, 65537u, (1u << 20) - 1, 1u << 20, (1u << 20) + 1, 2u << 20,
-                                  (2u << 20) + 1, (32u << 20) + 12345}) {
+  for (const std::size_t bytes : {1u, 7u, 4096u, 65535u, 65536u, 65537u, (1u << 20) - 1, 1u << 20,
+                                  (1u << 20) + 1, 2u << 20, (2u << 20) + 1, (32u << 20) + 12345}) {
     CAPTURE(bytes);
     const auto data = pattern(bytes, static_cast<std::uint32_t>(bytes));
     std::vector<std::byte> back(bytes);
@@ -110,14 +114,18 @@ TEST_CASE("lanes copy at the same time without disturbing one another") {
         if (inline_in) in.data = {data.data(), data.size()};
         wire::transfer send;
         if (!inline_in) send.send = data;
-        ok &= c.connection().call({msg::copy_to_device::call_id, lane, 1}, in, r, send) == wire::error::ok && r.result == 0;
+        ok &= c.connection().call({msg::copy_to_device::call_id, lane, 1}, in, r, send) ==
+                  wire::error::ok &&
+              r.result == 0;
         msg::copy_from_device::request out;
         out.source = in.destination;
         out.bytes = data.size();
         const bool inline_out = data.size() <= wire::limits::reply_inline_bytes_max;
         wire::transfer receive;
         if (!inline_out) receive.receive = back;
-        ok &= c.connection().call({msg::copy_from_device::call_id, lane, 1}, out, r, receive) == wire::error::ok && r.result == 0;
+        ok &= c.connection().call({msg::copy_from_device::call_id, lane, 1}, out, r, receive) ==
+                  wire::error::ok &&
+              r.result == 0;
         if (inline_out) {
           msg::copy_from_device::reply body;
           auto d = r.body();
@@ -148,6 +156,7 @@ TEST_CASE("throughput of 256 MB", "[.throughput]") {
     begin = std::chrono::steady_clock::now();
     REQUIRE(from_device(c, address, data) == 0);
     const auto out = seconds_since(begin);
-    std::printf("to device %.2f GB/s, from device %.2f GB/s\n", 0.268435456 / in, 0.268435456 / out);
+    std::printf("to device %.2f GB/s, from device %.2f GB/s\n", 0.268435456 / in,
+                0.268435456 / out);
   }
 }

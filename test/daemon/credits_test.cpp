@@ -6,14 +6,15 @@
 using namespace gpuwire::daemon;
 
 namespace {
-constexpr credit_key stream_a{0x0003000100000001, 0, 0}, stream_b{0x0003000100000002, 0, 0}, legacy{0, 1, 0},
-    per_thread{2, 1, 7};
+constexpr credit_key stream_a{0x0003000100000001, 0, 0}, stream_b{0x0003000100000002, 0, 0},
+    legacy{0, 1, 0}, per_thread{2, 1, 7};
 }
 
 TEST_CASE("a stream is due for a marker every 64 operations") {
   credit_ledger ledger;
   for (int round = 0; round < 3; ++round) {
-    for (std::uint64_t i = 1; i < limits::credit_operations; ++i) CHECK_FALSE(ledger.count(stream_a, 0));
+    for (std::uint64_t i = 1; i < limits::credit_operations; ++i)
+      CHECK_FALSE(ledger.count(stream_a, 0));
     CHECK(ledger.count(stream_a, 0));
     const auto totals = ledger.mark(stream_a);
     CHECK(totals.operations == limits::credit_operations * static_cast<std::uint64_t>(round + 1));
@@ -41,7 +42,9 @@ TEST_CASE("large copies make a stream due before 64 operations") {
   CHECK(ledger.mark(stream_a).bytes == limits::credit_stream_bytes);
 }
 
-TEST_CASE("the tails of many streams become due together, so that a client at its byte limit never waits for ever") {
+TEST_CASE(
+    "the tails of many streams become due together, so that a client at its byte limit never waits "
+    "for ever") {
   credit_ledger ledger;
   CHECK_FALSE(ledger.count(stream_a, limits::credit_session_bytes / 2));
   CHECK_FALSE(ledger.session_due());

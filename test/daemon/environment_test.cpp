@@ -13,13 +13,14 @@ bool has(const std::vector<std::string>& environment, const std::string& entry) 
   return std::find(environment.begin(), environment.end(), entry) != environment.end();
 }
 bool has_name(const std::vector<std::string>& environment, const std::string& name) {
-  return std::any_of(environment.begin(), environment.end(), [&](const auto& e) { return e.rfind(name + "=", 0) == 0; });
+  return std::any_of(environment.begin(), environment.end(),
+                     [&](const auto& e) { return e.rfind(name + "=", 0) == 0; });
 }
 }  // namespace
 
 TEST_CASE("what redirects a process does not reach a worker") {
-  const auto e = worker_environment({"PATH=/bin", "LD_LIBRARY_PATH=/shim", "LD_PRELOAD=/x.so", "GPUWIRE_SERVER=a:1",
-                                     "CUDA_VISIBLE_DEVICES=1"},
+  const auto e = worker_environment({"PATH=/bin", "LD_LIBRARY_PATH=/shim", "LD_PRELOAD=/x.so",
+                                     "GPUWIRE_SERVER=a:1", "CUDA_VISIBLE_DEVICES=1"},
                                     {}, "");
   CHECK(has(e, "PATH=/bin"));
   CHECK(has(e, "CUDA_VISIBLE_DEVICES=1"));
@@ -29,13 +30,14 @@ TEST_CASE("what redirects a process does not reach a worker") {
 }
 
 TEST_CASE("a client decides the variables on the list, and only those") {
-  const auto e = worker_environment({"CUDA_LAUNCH_BLOCKING=1"},
-                                    {{"CUDA_MODULE_LOADING", "EAGER"},
-                                     {"CUDA_VISIBLE_DEVICES", "3"},
-                                     {"CUDA_CACHE_PATH", "/etc"},
-                                     {"LD_PRELOAD", "/evil.so"},
-                                     {"CUDA_DISABLE_JIT", std::string("0\0LD_PRELOAD=/evil.so", 21)}},
-                                    "");
+  const auto e =
+      worker_environment({"CUDA_LAUNCH_BLOCKING=1"},
+                         {{"CUDA_MODULE_LOADING", "EAGER"},
+                          {"CUDA_VISIBLE_DEVICES", "3"},
+                          {"CUDA_CACHE_PATH", "/etc"},
+                          {"LD_PRELOAD", "/evil.so"},
+                          {"CUDA_DISABLE_JIT", std::string("0\0LD_PRELOAD=/evil.so", 21)}},
+                         "");
   CHECK(has(e, "CUDA_MODULE_LOADING=EAGER"));
   CHECK_FALSE(has_name(e, "CUDA_VISIBLE_DEVICES"));
   CHECK_FALSE(has_name(e, "CUDA_CACHE_PATH"));
@@ -52,7 +54,8 @@ TEST_CASE("workers get 32 connections to the device unless the client chose") {
 }
 
 TEST_CASE("the folder of the driver is where its companions are looked for") {
-  CHECK(has(worker_environment({"LD_LIBRARY_PATH=/other"}, {}, "/opt/driver"), "LD_LIBRARY_PATH=/opt/driver"));
+  CHECK(has(worker_environment({"LD_LIBRARY_PATH=/other"}, {}, "/opt/driver"),
+            "LD_LIBRARY_PATH=/opt/driver"));
 }
 
 TEST_CASE("the arguments of a worker are read as they were written") {

@@ -29,8 +29,9 @@ TEST_CASE("a minted handle leads to its object and to nothing else") {
 TEST_CASE("numbers that were never handles lead nowhere") {
   handle_table table(stream_kind);
   table.mint(&objects[0]);
-  for (const std::uint64_t number : {0ull, 1ull, 2ull, ~0ull, 0x7fffdeadbeefull, 0x0003000100000000ull + (1u << 20),
-                                     0x00030001ffffffffull, 0x0003000000000001ull}) {
+  for (const std::uint64_t number :
+       {0ull, 1ull, 2ull, ~0ull, 0x7fffdeadbeefull, 0x0003000100000000ull + (1u << 20),
+        0x00030001ffffffffull, 0x0003000000000001ull}) {
     CHECK_FALSE(table.find(number));
     CHECK_FALSE(table.remove(number));
   }
@@ -87,7 +88,8 @@ TEST_CASE("the place of a failed creation can be given back but leads nowhere") 
 TEST_CASE("what belongs to a context or an image goes with it") {
   handle_table table(stream_kind);
   const auto image = make_handle(0, 6, 1, 1);
-  const auto a = table.mint(&objects[0], {1, 0}), b = table.mint(&objects[1], {2, 0}), c = table.mint(&objects[2], {2, image});
+  const auto a = table.mint(&objects[0], {1, 0}), b = table.mint(&objects[1], {2, 0}),
+             c = table.mint(&objects[2], {2, image});
   CHECK(table.parent_of(c) == image);
   CHECK(table.remove_context(1) == std::vector<void*>{&objects[0]});
   CHECK_FALSE(table.find(a));

@@ -33,7 +33,9 @@ TEST_CASE("a wrapper points to its parts, and the list of prelinked ones ends in
 }
 
 TEST_CASE("parts that do not add up are refused") {
-  const auto refused = [](std::vector<std::uint64_t> parts) { return !image_bytes::make(32)->wrap(2, parts); };
+  const auto refused = [](std::vector<std::uint64_t> parts) {
+    return !image_bytes::make(32)->wrap(2, parts);
+  };
   CHECK(refused({}));
   CHECK(refused({24}));
   CHECK(refused({33}));

@@ -6,12 +6,14 @@
 using namespace gpuwire::daemon;
 
 TEST_CASE("a log line is time, level, process, event and fields") {
-  CHECK(format_log_line("T", log_level::info, "gpuwired", "session started", {{"session", "1"}, {"peer", "[::1]:7"}}) ==
+  CHECK(format_log_line("T", log_level::info, "gpuwired", "session started",
+                        {{"session", "1"}, {"peer", "[::1]:7"}}) ==
         "T info    gpuwired: session started session=1 peer=[::1]:7");
 }
 
 TEST_CASE("what a peer sent cannot forge a line or a field") {
-  CHECK(format_log_line("T", log_level::warning, "w", "e", {{"program", "a b=\"c\"\nT error"}, {"x", ""}}) ==
+  CHECK(format_log_line("T", log_level::warning, "w", "e",
+                        {{"program", "a b=\"c\"\nT error"}, {"x", ""}}) ==
         "T warning w: e program=\"a b=\\\"c\\\"\\x0aT error\" x=\"\"");
 }
 

@@ -24,7 +24,9 @@ std::string refusal(std::vector<const char*> arguments) {
   return end->text;
 }
 
-bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
 
 struct temporary_file {
   std::string path = "/tmp/gpuwire-token-XXXXXX";

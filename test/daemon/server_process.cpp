@@ -51,11 +51,13 @@ std::string temporary_path() {
 
 }  // namespace
 
-server_process::server_process(std::vector<std::string> more, std::string driver) : log_path_(temporary_path()) {
+server_process::server_process(std::vector<std::string> more, std::string driver)
+    : log_path_(temporary_path()) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   const int log = ::open(log_path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  std::vector<std::string> arguments{"--driver", std::move(driver), "--port", "0", "--log-level", "debug"};
+  std::vector<std::string> arguments{"--driver", std::move(driver), "--port",
+                                     "0",        "--log-level",     "debug"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   pid_ = start(arguments, ends[1], log);
   ::close(ends[1]);
@@ -92,7 +94,9 @@ int server_process::stop() {
   return -1;
 }
 
-std::string server_process::log() const { return read_all(log_path_); }
+std::string server_process::log() const {
+  return read_all(log_path_);
+}
 
 bool server_process::wait_for_log(const std::string& text, int seconds) const {
   for (int i = 0; i < seconds * 50; ++i) {
@@ -138,8 +142,10 @@ test_client::test_client(const wire::endpoint& server, std::string token) {
     }
   };
   auto connected = wire::client::connect(o);
-  if (auto* failure = std::get_if<wire::connect_failure>(&connected)) failure_ = failure->text;
-  else client_ = std::move(std::get<0>(connected));
+  if (auto* failure = std::get_if<wire::connect_failure>(&connected))
+    failure_ = failure->text;
+  else
+    client_ = std::move(std::get<0>(connected));
 }
 
 void test_client::open() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real gpuwired on the soft GPU and an ephemeral loopback port, and a client that speaks the protocol to it without the
-// shim: what the shim never does can be tried, too.
+// A real gpuwired on the soft GPU and an ephemeral loopback port, and a client that speaks the
+// protocol to it without the shim: what the shim never does can be tried, too.
 #pragma once
 
 #include <sys/types.h>

@@ -43,7 +43,8 @@ TEST_CASE("the table is full at its limit and not after an end") {
 TEST_CASE("a session may have a bounded number of connections") {
   session_table table(2);
   auto& entry = table.add(make_session_id(), entry_for(1));
-  for (std::size_t i = 1; i < limits::connections_per_session_max; ++i) CHECK(table.admit_connection(entry));
+  for (std::size_t i = 1; i < limits::connections_per_session_max; ++i)
+    CHECK(table.admit_connection(entry));
   CHECK_FALSE(table.admit_connection(entry));
 }
 
@@ -55,7 +56,8 @@ TEST_CASE("a control message carries a descriptor, close-on-exec") {
   int pipe_ends[2];
   REQUIRE(::pipe(pipe_ends) == 0);
   descriptor reading(pipe_ends[0]), writing(pipe_ends[1]);
-  CHECK(send_control(pair->first.get(), {control_kind::attach, gpuwire::wire::connection_role::bulk}, writing.get()));
+  CHECK(send_control(pair->first.get(),
+                     {control_kind::attach, gpuwire::wire::connection_role::bulk}, writing.get()));
   CHECK(send_control(pair->first.get(), {control_kind::end, {}}));
   REQUIRE(receive_control(pair->second.get(), received) == control_state::message);
   CHECK(received.message.kind == control_kind::attach);
@@ -73,7 +75,8 @@ TEST_CASE("a control message carries a descriptor, close-on-exec") {
 TEST_CASE("an attach without a descriptor is no message") {
   auto pair = make_control_pair();
   REQUIRE(pair);
-  CHECK(send_control(pair->first.get(), {control_kind::attach, gpuwire::wire::connection_role::side}));
+  CHECK(send_control(pair->first.get(),
+                     {control_kind::attach, gpuwire::wire::connection_role::side}));
   received_control received;
   CHECK(receive_control(pair->second.get(), received) == control_state::closed);
 }

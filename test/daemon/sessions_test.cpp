@@ -29,7 +29,9 @@ bool ends_within(test_client& c, std::chrono::milliseconds time) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {
     wire::reply r;
-    if (c.connection().call({msg::cuMemGetInfo_v2::call_id, 1, 1}, msg::cuMemGetInfo_v2::request{}, r) != wire::error::ok) return true;
+    if (c.connection().call({msg::cuMemGetInfo_v2::call_id, 1, 1}, msg::cuMemGetInfo_v2::request{},
+                            r) != wire::error::ok)
+      return true;
     std::this_thread::sleep_for(10ms);
   }
   return false;
@@ -61,7 +63,8 @@ TEST_CASE("a port that is taken and an address that is not ours are named") {
   const auto [code, text] = run_to_end({"--driver", "soft", "--port", port});
   CHECK(code == 1);
   CHECK(text.find(port) != std::string::npos);
-  const auto [other_code, other_text] = run_to_end({"--driver", "soft", "--port", "0", "--listen", "203.0.113.1", "--insecure"});
+  const auto [other_code, other_text] =
+      run_to_end({"--driver", "soft", "--port", "0", "--listen", "203.0.113.1", "--insecure"});
   CHECK(other_code == 1);
   CHECK(other_text.find("203.0.113.1") != std::string::npos);
 }
@@ -112,7 +115,8 @@ TEST_CASE("malformed commands end their session, not the daemon") {
   breaks(msg::launch::call_id, {{}});
   breaks(msg::launch::call_id, {{1, 2, 3}});
   breaks(msg::copy_to_device::call_id, {{1, 2, 3, ~0ull}});
-  breaks(msg::load_image::call_id, {{~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull}});
+  breaks(msg::load_image::call_id,
+         {{~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull}});
   breaks(msg::sync::call_id, {{~0ull, ~0ull}});
   breaks(msg::credit::call_id, {{}});
   CHECK(server.log().find("malformed launch") != std::string::npos);
@@ -133,9 +137,11 @@ TEST_CASE("invented handles get the driver's codes") {
   server_process server;
   test_client c(server.endpoint());
   c.open();
-  for (const std::uint64_t handle : {3ull, ~0ull, 0x7fffdeadbeefull, static_cast<unsigned long long>(wire::make_handle(0, 3, 1, 5)),
-                                     static_cast<unsigned long long>(wire::make_handle(0, 4, 1, 5)),
-                                     static_cast<unsigned long long>(wire::make_handle(0, 3, 1, 1u << 30))}) {
+  for (const std::uint64_t handle :
+       {3ull, ~0ull, 0x7fffdeadbeefull,
+        static_cast<unsigned long long>(wire::make_handle(0, 3, 1, 5)),
+        static_cast<unsigned long long>(wire::make_handle(0, 4, 1, 5)),
+        static_cast<unsigned long long>(wire::make_handle(0, 3, 1, 1u << 30))}) {
     CHECK(c.call<msg::sync>({0, handle}).result == 400);
     CHECK(c.call<msg::sync>({2, handle}).result == 400);
     CHECK(c.call<msg::sync>({1, handle}).result == 201);
@@ -168,7 +174,8 @@ TEST_CASE("posted operations are credited, the bytes of a short tail too") {
   for (int i = 0; i < 200; ++i) REQUIRE(c.post<msg::memset>(q) == wire::error::ok);
   REQUIRE(c.call<msg::sync>({1, 0}).result == 0);
   const auto wait_for = [&](std::uint64_t operations) {
-    for (int i = 0; i < 200 && c.operations_completed() < operations; ++i) std::this_thread::sleep_for(10ms);
+    for (int i = 0; i < 200 && c.operations_completed() < operations; ++i)
+      std::this_thread::sleep_for(10ms);
     return c.operations_completed();
   };
   CHECK(wait_for(192) == 192);
@@ -205,8 +212,10 @@ TEST_CASE("thousands of silent connections do not keep an honest client out") {
   for (int i = 0; i < 800; ++i) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) break;
-    if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) silent.push_back(fd);
-    else ::close(fd);
+    if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
+      silent.push_back(fd);
+    else
+      ::close(fd);
   }
   CHECK(silent.size() > 500);
   CHECK(still_serves(server));

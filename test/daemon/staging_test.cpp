@@ -31,7 +31,8 @@ TEST_CASE_METHOD(pool_fixture, "blocks are large enough, apart from one another,
     blocks.push_back(block);
   }
   CHECK(blocks.size() == 8);  // of 16 KiB in 128
-  for (std::size_t i = 0; i < blocks.size(); ++i) CHECK(blocks[i].data[16 * kib - 1] == static_cast<std::byte>(i));
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    CHECK(blocks[i].data[16 * kib - 1] == static_cast<std::byte>(i));
   CHECK(pool.bytes_allocated() == 128 * kib);
   CHECK(pool.bytes_used() == 128 * kib);
   pool.release(blocks[3]);

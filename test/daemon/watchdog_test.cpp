@@ -57,7 +57,8 @@ struct dog_fixture {
 };
 }  // namespace
 
-TEST_CASE_METHOD(dog_fixture, "a client that vanishes ends the session within the grace, unread data or not") {
+TEST_CASE_METHOD(dog_fixture,
+                 "a client that vanishes ends the session within the grace, unread data or not") {
   REQUIRE(::write(client.get(), "unread", 6) == 6);
   const auto begin = std::chrono::steady_clock::now();
   client.reset();
@@ -68,11 +69,13 @@ TEST_CASE_METHOD(dog_fixture, "a client that vanishes ends the session within th
   CHECK(lasted < limits::lost_grace + 1s);
 }
 
-TEST_CASE_METHOD(dog_fixture, "connections are passed on; the daemon's end ends the session at once") {
+TEST_CASE_METHOD(dog_fixture,
+                 "connections are passed on; the daemon's end ends the session at once") {
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   descriptor far(ends[0]), near(ends[1]);
-  CHECK(send_control(ours.get(), {control_kind::attach, gpuwire::wire::connection_role::side}, near.get()));
+  CHECK(send_control(ours.get(), {control_kind::attach, gpuwire::wire::connection_role::side},
+                     near.get()));
   ours.reset();
   dog->run();
   CHECK(attached == std::vector{gpuwire::wire::connection_role::side});
