@@ -7,13 +7,14 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "daemon/call_context.hpp"
 #include "daemon/generated/dispatch.hpp"
 #include "daemon/log.hpp"
 #include "wire/generated/messages.hpp"
+#include "wire/parking.hpp"
+#include "wire/thread.hpp"
 
 namespace gpuwire::daemon {
 namespace {
@@ -53,11 +54,13 @@ void carry_out(worker& w, executor* e, const wire::frame_header& header,
 
 void executor::run() {
   auto& session = *worker_.session;
-  const bool may_spin = std::thread::hardware_concurrency() > 1;
+  wire::spin_budget budget(wire::usable_cores(), limits::executor_spin);
+  auto spin = budget.next();
   auto idle_since = clock::now();
-  bool idle = false;
+  bool idle = true;
   for (;;) {
     if (const auto frame = session.next_frame()) {
+      if (idle && spin.count() != 0) budget.spun(false);
       idle = false;
       hand_over(wait_.on_command());
       take(*frame);
@@ -68,10 +71,12 @@ void executor::run() {
     if (!idle) {
       idle = true;
       idle_since = now;
+      spin = budget.next();
     }
     poll();
-    if (may_spin && now - idle_since < limits::executor_spin) continue;
+    if (now - idle_since < spin) continue;
     hand_over(wait_.take());
+    if (spin.count() != 0) budget.spun(true);
     session.wait_readable(std::chrono::duration_cast<std::chrono::microseconds>(idle_wait));
     idle = false;
   }
