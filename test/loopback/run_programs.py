@@ -33,9 +33,8 @@ def main():
             print("its session is still there two seconds after its end")
             passed = False
         if not passed:
-            print("--- log of gpuwired", daemon.log_text(), daemon.sanitizer_report(), sep="\n")
-    return 0 if passed else 1
+            raise SystemExit(1)  # through the daemon's end, which shows its log
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
