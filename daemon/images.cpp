@@ -3,6 +3,8 @@
 // its kernels.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/image_bytes.hpp"
@@ -74,7 +76,7 @@ class jit_options {
 
  private:
   static std::string_view text_of(const std::vector<char>& buffer) {
-    return {buffer.data(), ::strnlen(buffer.data(), buffer.size())};
+    return {buffer.begin(), std::find(buffer.begin(), buffer.end(), '\0')};
   }
 
   std::vector<CUjit_option> options_;
