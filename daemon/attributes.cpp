@@ -30,6 +30,8 @@ int attribute_value_count(CUlaunchAttributeID id) {
 CUresult decode_attribute(call_context& c, const msg::launch_attribute& in,
                           CUlaunchAttribute& out) {
   out = {};
+  // Beyond the enumerators of this header a number has no meaning, not even as one of its type.
+  if (in.id >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_NOT_SUPPORTED;
   out.id = static_cast<CUlaunchAttributeID>(in.id);
   const int count = attribute_value_count(out.id);
   if (count < 0) return CUDA_ERROR_NOT_SUPPORTED;

@@ -27,6 +27,9 @@ class jit_options {
     info_.resize(std::min(q.info_log_bytes, limits::log_buffer_bytes_max));
     error_.resize(std::min(q.error_log_bytes, limits::log_buffer_bytes_max));
     for (std::uint32_t i = 0; i < q.options.size; ++i) {
+      // An option of a later driver could be a pointer, and a number from a client must never be
+      // one.
+      if (q.options[i] < 0 || q.options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
       const auto option = static_cast<CUjit_option>(q.options[i]);
       auto value = reinterpret_cast<void*>(q.option_values[i]);
       switch (option) {
@@ -48,9 +51,7 @@ class jit_options {
         case CU_JIT_REFERENCED_VARIABLE_NAMES:
           return CUDA_ERROR_NOT_SUPPORTED;  // pointers
         default:
-          // An option of a later driver could be a pointer, and a number from a client must never
-          // be one.
-          if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+          break;
       }
       options_.push_back(option);
       values_.push_back(value);

@@ -87,6 +87,7 @@ outcome stream_attribute_get(call_context& c, const msg::stream_attribute_get::r
   if (c.driver().cuStreamGetAttribute == nullptr)
     return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
   CUstreamAttrValue value{};
+  if (q.attribute >= CU_LAUNCH_ATTRIBUTE_MAX) return c.finish<call>(CUDA_ERROR_INVALID_VALUE, {});
   const auto id = static_cast<CUstreamAttrID>(q.attribute);
   auto result = c.driver().cuStreamGetAttribute(stream, id, &value);
   call::reply r;
