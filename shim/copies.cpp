@@ -21,51 +21,7 @@ stream_target target_of(CUstream stream, mode m) {
   return find_stream(m == mode::synchronous ? nullptr : stream);
 }
 
-CUresult to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
-                   const stream_target& target, mode m) {
-  if (bytes == 0) return CUDA_SUCCESS;
-  if (source == nullptr || destination == 0) return CUDA_ERROR_INVALID_VALUE;
-  msg::copy_to_device::request q;
-  q.destination = destination;
-  q.stream = target.id;
-  q.synchronous = m == mode::synchronous;
-  q.bytes = bytes;
-  const auto* data = static_cast<const std::byte*>(source);
-  if (bytes > wire::limits::inline_payload_bytes_max) {
-    const wire::transfer transfer{{data, bytes}, {}};
-    return call_operation<msg::copy_to_device>(*target.credit, 0, q, transfer).result;
-  }
-  q.data = {data, bytes};
-  if (is_known_device_range(destination, bytes))
-    return post_operation<msg::copy_to_device>(*target.credit, bytes, q);
-  return call_operation<msg::copy_to_device>(*target.credit, bytes, q).result;
-}
-
-CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
-                     const stream_target& target, mode m) {
-  if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == nullptr || source == 0) return CUDA_ERROR_INVALID_VALUE;
-  msg::copy_from_device::request q;
-  q.source = source;
-  q.stream = target.id;
-  q.synchronous = m == mode::synchronous;
-  q.bytes = bytes;
-  if (bytes > wire::limits::reply_inline_bytes_max) {
-    const wire::transfer transfer{{}, {static_cast<std::byte*>(destination), bytes}};
-    const auto a = transact<msg::copy_from_device>(q, transfer);
-    note_idle(target.credit->idle_at, a);
-    return a.result;
-  }
-  const auto a = transact<msg::copy_from_device>(q);
-  note_idle(target.credit->idle_at, a);
-  if (a.result != CUDA_SUCCESS) return a.result;
-  if (a.body.data.size != bytes) {
-    detail::reply_is_malformed("copy_from_device");
-    return CUDA_ERROR_UNKNOWN;
-  }
-  std::memcpy(destination, a.body.data.data, bytes);
-  return CUDA_SUCCESS;
-}
+CUdeviceptr address_of(const void* host_side) { return reinterpret_cast<CUdeviceptr>(host_side); }
 
 struct device_copy {
   CUdeviceptr destination = 0, source = 0;
@@ -91,6 +47,75 @@ CUresult on_device(const device_copy& copy, const stream_target& target, mode m)
   return call_operation<msg::copy_device>(*target.credit, 0, q).result;
 }
 
+device_copy between(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes) {
+  device_copy copy;
+  copy.destination = destination;
+  copy.source = source;
+  copy.bytes = bytes;
+  return copy;
+}
+
+// The driver goes by where an address lies, not by the direction in the function's name: pinned
+// memory may stand where a device address is meant, and the other way round.
+enum class place { unknown, gpu, host };
+
+place place_of(CUdeviceptr address) {
+  const auto range = state().memory.find(address);
+  if (!range) return place::unknown;
+  return is_device_memory(*range) ? place::gpu : place::host;
+}
+
+CUresult to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
+                   const stream_target& target, mode m) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (source == nullptr || destination == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (place_of(address_of(source)) == place::gpu)
+    return on_device(between(destination, address_of(source), bytes), target, m);
+  msg::copy_to_device::request q;
+  q.destination = destination;
+  q.stream = target.id;
+  q.synchronous = m == mode::synchronous;
+  q.bytes = bytes;
+  const auto* data = static_cast<const std::byte*>(source);
+  if (bytes > wire::limits::inline_payload_bytes_max) {
+    if (leaves_known_device_memory(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    const wire::transfer transfer{{data, bytes}, {}};
+    return call_operation<msg::copy_to_device>(*target.credit, 0, q, transfer).result;
+  }
+  q.data = {data, bytes};
+  if (is_known_device_range(destination, bytes))
+    return post_operation<msg::copy_to_device>(*target.credit, bytes, q);
+  return call_operation<msg::copy_to_device>(*target.credit, bytes, q).result;
+}
+
+CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
+                     const stream_target& target, mode m) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (destination == nullptr || source == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (place_of(address_of(destination)) == place::gpu)
+    return on_device(between(address_of(destination), source, bytes), target, m);
+  msg::copy_from_device::request q;
+  q.source = source;
+  q.stream = target.id;
+  q.synchronous = m == mode::synchronous;
+  q.bytes = bytes;
+  if (bytes > wire::limits::reply_inline_bytes_max) {
+    const wire::transfer transfer{{}, {static_cast<std::byte*>(destination), bytes}};
+    const auto a = transact<msg::copy_from_device>(q, transfer);
+    note_idle(target.credit->idle_at, a);
+    return a.result;
+  }
+  const auto a = transact<msg::copy_from_device>(q);
+  note_idle(target.credit->idle_at, a);
+  if (a.result != CUDA_SUCCESS) return a.result;
+  if (a.body.data.size != bytes) {
+    detail::reply_is_malformed("copy_from_device");
+    return CUDA_ERROR_UNKNOWN;
+  }
+  std::memcpy(destination, a.body.data.data, bytes);
+  return CUDA_SUCCESS;
+}
+
 // Both sides lie in this process: in stream order, which means after what the stream holds now.
 CUresult on_host(void* destination, const void* source, std::size_t bytes,
                  const stream_target& target) {
@@ -106,18 +131,27 @@ CUresult unified(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes, const stre
                  mode m) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto to = state().memory.find(dst), from = state().memory.find(src);
-  const bool to_gpu = to && is_device_memory(*to), from_gpu = from && is_device_memory(*from);
-  if (to_gpu && from_gpu) {
-    device_copy copy;
-    copy.destination = dst;
-    copy.source = src;
-    copy.bytes = bytes;
-    return on_device(copy, target, m);
-  }
+  const bool to_gpu = place_of(dst) == place::gpu, from_gpu = place_of(src) == place::gpu;
+  if (to_gpu && from_gpu) return on_device(between(dst, src, bytes), target, m);
   if (to_gpu) return to_device(dst, reinterpret_cast<const void*>(src), bytes, target, m);
   if (from_gpu) return from_device(reinterpret_cast<void*>(dst), src, bytes, target, m);
   return on_host(reinterpret_cast<void*>(dst), reinterpret_cast<const void*>(src), bytes, target);
+}
+
+CUresult from_host(CUdeviceptr destination, const void* source, std::size_t bytes,
+                   const stream_target& target, mode m) {
+  if (target.result != CUDA_SUCCESS) return target.result;
+  if (source != nullptr && place_of(destination) == place::host)
+    return unified(destination, address_of(source), bytes, target, m);
+  return to_device(destination, source, bytes, target, m);
+}
+
+CUresult to_host(void* destination, CUdeviceptr source, std::size_t bytes,
+                 const stream_target& target, mode m) {
+  if (target.result != CUDA_SUCCESS) return target.result;
+  if (destination != nullptr && place_of(source) == place::host)
+    return unified(address_of(destination), source, bytes, target, m);
+  return from_device(destination, source, bytes, target, m);
 }
 
 struct fill {
@@ -182,37 +216,33 @@ namespace custom {
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, std::size_t ByteCount) {
   const auto target = target_of(nullptr, mode::synchronous);
-  if (target.result != CUDA_SUCCESS) return target.result;
-  return to_device(dstDevice, srcHost, ByteCount, target, mode::synchronous);
+  return from_host(dstDevice, srcHost, ByteCount, target, mode::synchronous);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, std::size_t ByteCount,
                               CUstream hStream) {
   const auto target = target_of(hStream, mode::in_stream);
-  if (target.result != CUDA_SUCCESS) return target.result;
-  return to_device(dstDevice, srcHost, ByteCount, target, mode::in_stream);
+  return from_host(dstDevice, srcHost, ByteCount, target, mode::in_stream);
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, std::size_t ByteCount) {
   const auto target = target_of(nullptr, mode::synchronous);
-  if (target.result != CUDA_SUCCESS) return target.result;
-  return from_device(dstHost, srcDevice, ByteCount, target, mode::synchronous);
+  return to_host(dstHost, srcDevice, ByteCount, target, mode::synchronous);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, std::size_t ByteCount,
                               CUstream hStream) {
   const auto target = target_of(hStream, mode::in_stream);
-  if (target.result != CUDA_SUCCESS) return target.result;
-  return from_device(dstHost, srcDevice, ByteCount, target, mode::in_stream);
+  return to_host(dstHost, srcDevice, ByteCount, target, mode::in_stream);
 }
 
 namespace {
 CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes,
                           const stream_target& target, mode m) {
   if (target.result != CUDA_SUCCESS) return target.result;
-  device_copy copy;
-  copy.destination = destination;
-  copy.source = source;
-  copy.bytes = bytes;
-  return on_device(copy, target, m);
+  const place to = place_of(destination), from = place_of(source);
+  if ((to == place::host && from != place::unknown) ||
+      (from == place::host && to != place::unknown))
+    return unified(destination, source, bytes, target, m);
+  return on_device(between(destination, source, bytes), target, m);
 }
 
 CUresult peer_copy(const device_copy& copy, const stream_target& target, mode m) {

@@ -94,6 +94,19 @@ bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
   return range && is_device_memory(*range) && range->contains(address, bytes);
 }
 
+bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes) {
+  auto range = state().memory.find(address);
+  if (!range || !is_device_memory(*range)) return false;
+  while (range && is_device_memory(*range)) {
+    if (range->contains(address, bytes)) return false;
+    const std::uint64_t here = range->bytes - (address - range->base);
+    address += here;
+    bytes -= here;
+    range = state().memory.find(address);
+  }
+  return true;
+}
+
 void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t image) {
   if (bytes == 0 || state().memory.find(address)) return;
   if (!addresses().take(address, bytes)) {

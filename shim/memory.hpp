@@ -28,4 +28,8 @@ inline bool is_device_memory(const memory_range& range) {
 // about it cannot fail for its address and need not be waited for.
 bool is_known_device_range(std::uint64_t address, std::uint64_t bytes);
 
+// Whether the range begins in device memory that is known here and runs beyond it into none: the
+// driver refuses such a copy, so its host side must not be read.
+bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes);
+
 }  // namespace gpuwire::shim

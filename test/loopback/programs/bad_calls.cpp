@@ -67,6 +67,45 @@ static void impossible_launches(const gpu& g, CUdeviceptr place) {
   EXPECT_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&place, size_t{1} << 50));
 }
 
+// The driver looks at where the addresses lie: a copy that names the wrong direction, or that is longer than the memory
+// on the device, never touches the host side.
+static void wrong_copies(const gpu& g, CUdeviceptr place) {
+  for (size_t bytes : {size_t{64}, size_t{200'000}, size_t{4} << 20}) {
+    CUdeviceptr from, to;
+    CHECK(cuMemAlloc(&from, bytes));
+    CHECK(cuMemAlloc(&to, bytes));
+    CHECK(cuMemsetD8(from, 9, bytes));
+    std::vector<unsigned char> host(bytes, 1);
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE,
+                  cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(host.data()), reinterpret_cast<void*>(from), bytes));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE,
+                  cuMemcpyDtoH(reinterpret_cast<void*>(to), reinterpret_cast<CUdeviceptr>(host.data()), bytes));
+    CHECK(cuMemcpyHtoD(to, reinterpret_cast<void*>(from), bytes));
+    CHECK(cuMemcpyDtoH(host.data(), to, bytes));
+    REQUIRE(host.front() == 9 && host.back() == 9);
+    CHECK(cuMemsetD8(from, 7, bytes));
+    CHECK(cuMemcpyDtoH(reinterpret_cast<void*>(to), from, bytes));
+    CHECK(cuMemcpyDtoH(host.data(), to, bytes));
+    REQUIRE(host.front() == 7 && host.back() == 7);
+    void* pinned;
+    CHECK(cuMemAllocHost(&pinned, bytes));
+    auto* const seen = static_cast<unsigned char*>(pinned);
+    CHECK(cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(pinned), reinterpret_cast<void*>(from), bytes));
+    REQUIRE(seen[0] == 7 && seen[bytes - 1] == 7);
+    CHECK(cuMemsetD8(from, 5, bytes));
+    CHECK(cuMemcpyDtoD(reinterpret_cast<CUdeviceptr>(pinned), from, bytes));
+    REQUIRE(seen[0] == 5 && seen[bytes - 1] == 5);
+    CHECK(cuMemcpyDtoH(host.data(), reinterpret_cast<CUdeviceptr>(pinned), bytes));
+    REQUIRE(host.front() == 5 && host.back() == 5);
+    CHECK(cuMemFreeHost(pinned));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(to, host.data(), size_t{1} << 40));
+    EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host.data(), from, size_t{1} << 40));
+    CHECK(cuMemFree(from));
+    CHECK(cuMemFree(to));
+    still_good(g, place);
+  }
+}
+
 // Last: a wild store ends the context, not the daemon.
 static void wild_store(const gpu& g) {
   int count = 0;
@@ -85,6 +124,7 @@ int main() {
   unreadable_code(g, place);
   no_handles(g, place);
   impossible_launches(g, place);
+  wrong_copies(g, place);
   wild_store(g);
   std::printf("PASSED\n");
 }
