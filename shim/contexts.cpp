@@ -55,6 +55,7 @@ void context_died(context_record& c, CUcontext handle) {
   forget_memory_of(c.index);
   forget_modules_of(c.index);
   forget_all_cached();
+  attribute_memory::forget_everywhere();
   c.sticky.store(0, std::memory_order_release);
   restart_default_stream_credits(c);
 }

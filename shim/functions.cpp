@@ -288,6 +288,29 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   return CUDA_SUCCESS;
 }
 
+// Setting what is set already is what libraries do before each launch; only a change is sent.
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                              CUdevice dev) {
+  const auto number = static_cast<unsigned>(attrib);
+  kernel_record* k = find_kernel(kernel);
+  if (k != nullptr && k->attributes.is_already(number, dev, val))
+    return detail::earlier_error(self());
+  msg::cuKernelSetAttribute::request q;
+  q.attrib = number;
+  q.val = val;
+  q.kernel = id_of(kernel);
+  q.dev = device_ordinal(dev);
+  const auto a = call<msg::cuKernelSetAttribute>(q);
+  if (a.result != CUDA_SUCCESS) return a.result;
+  forget_cached(msg::cuKernelGetAttribute::call_id);
+  forget_cached(msg::cuFuncGetAttribute::call_id);
+  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
+  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
+  forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+  if (k != nullptr) k->attributes.remember(number, dev, val);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t paramIndex, std::size_t* paramOffset,
                               std::size_t* paramSize) {
   return parameter_info(find_kernel(kernel), paramIndex, paramOffset, paramSize);

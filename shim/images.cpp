@@ -226,6 +226,7 @@ kernel_record* learn_kernel(std::uint64_t id, kernel_details details) {
   if (k == nullptr || k->id.load(std::memory_order_acquire) == id) return k;
   details.parameter_bytes = parameter_block_bytes(details.parameters);
   k->accepted.forget();
+  k->attributes.forget();
   const auto* fresh = new kernel_details(std::move(details));
   delete k->details.exchange(fresh, std::memory_order_acq_rel);
   k->id.store(id, std::memory_order_release);
@@ -260,6 +261,7 @@ CUresult load_module_from_fatbin(CUmodule* module, const void* fatbin_header) {
 
 void noticed(const msg::cuFuncSetAttribute::request& q) {
   if (kernel_record* k = find_function(handle_from<CUfunction>(q.hfunc))) k->accepted.forget();
+  attribute_memory::forget_everywhere();  // it may be a kernel's function
 }
 void noticed(const msg::cuKernelSetAttribute::request& q) {
   if (kernel_record* k = find_kernel(handle_from<CUkernel>(q.kernel))) k->accepted.forget();

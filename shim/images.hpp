@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim/attribute_memory.hpp"
 #include "shim/launch_cache.hpp"
 #include "shim/parameters.hpp"
 #include "shim/state.hpp"
@@ -34,6 +35,7 @@ struct kernel_record {
   std::atomic<wire::handle_id> id{0};
   std::atomic<const kernel_details*> details{nullptr};
   launch_cache accepted;
+  attribute_memory attributes;  // kernels only
 };
 
 struct image_record {

@@ -43,7 +43,7 @@ inline std::uint64_t configuration_key(const launch_configuration& c) {
 
 class launch_cache {
  public:
-  static constexpr std::size_t places = 8;
+  static constexpr std::size_t places = 16;
 
   bool knows(std::uint64_t key) const {
     for (const auto& place : accepted_)

@@ -161,20 +161,7 @@ GPUWIRE_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex,
 
 GPUWIRE_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   return enter("cuKernelSetAttribute", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
-    msg::cuKernelSetAttribute::request q;
-    q.attrib = static_cast<std::uint32_t>(attrib);
-    q.val = static_cast<std::int32_t>(val);
-    q.kernel = id_of(kernel);
-    q.dev = static_cast<std::int32_t>(device_ordinal(dev));
-    const auto r = call<msg::cuKernelSetAttribute>(q);
-    if (r.result == CUDA_SUCCESS) {
-      forget_cached(msg::cuKernelGetAttribute::call_id);
-      forget_cached(msg::cuFuncGetAttribute::call_id);
-      forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
-      forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
-      forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
-    }
-    return r.result;
+    return custom::cuKernelSetAttribute(attrib, val, kernel, dev);
   });
 }
 
