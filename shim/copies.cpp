@@ -21,7 +21,9 @@ stream_target target_of(CUstream stream, mode m) {
   return find_stream(m == mode::synchronous ? nullptr : stream);
 }
 
-CUdeviceptr address_of(const void* host_side) { return reinterpret_cast<CUdeviceptr>(host_side); }
+CUdeviceptr address_of(const void* host_side) {
+  return reinterpret_cast<CUdeviceptr>(host_side);
+}
 
 struct device_copy {
   CUdeviceptr destination = 0, source = 0;

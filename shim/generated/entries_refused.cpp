@@ -287,13 +287,7 @@ GPUWIRE_EXPORT CUresult cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CU
 GPUWIRE_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return refuse("cuMemUnmap"); }
 GPUWIRE_EXPORT CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *) { return refuse("cuMemcpy2D"); }
 GPUWIRE_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *, CUstream) { return refuse("cuMemcpy2DAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *, CUstream) { return refuse("cuMemcpy2DAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *, CUstream) { return refuse("cuMemcpy2DAsync_v2_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *) { return refuse("cuMemcpy2DUnaligned"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *) { return refuse("cuMemcpy2DUnaligned_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *) { return refuse("cuMemcpy2DUnaligned_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *) { return refuse("cuMemcpy2D_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *) { return refuse("cuMemcpy2D_v2_ptds"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *) { return refuse("cuMemcpy3D"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *, CUstream) { return refuse("cuMemcpy3DAsync"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *, CUstream) { return refuse("cuMemcpy3DAsync_v2"); }

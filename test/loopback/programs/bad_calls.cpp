@@ -106,6 +106,57 @@ static void wrong_copies(const gpu& g, CUdeviceptr place) {
   }
 }
 
+// Copies of two dimensions between every two places; what lies between the rows stays as it was.
+static void rows(const gpu& g, CUdeviceptr place) {
+  constexpr size_t pitch = 512, width = 100, height = 30;
+  CUdeviceptr device;
+  CHECK(cuMemAlloc(&device, pitch * height));
+  CHECK(cuMemsetD8(device, 3, pitch * height));
+  std::vector<unsigned char> tight(width * height), wide(pitch * height, 1), all(pitch * height);
+  for (size_t i = 0; i < tight.size(); ++i) tight[i] = static_cast<unsigned char>(i % 251);
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = tight.data();
+  copy.srcPitch = width;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  copy.dstPitch = pitch;
+  copy.WidthInBytes = width;
+  copy.Height = height;
+  CHECK(cuMemcpy2DAsync(&copy, nullptr));
+  CHECK(cuMemcpyDtoH(all.data(), device, all.size()));
+  for (size_t i = 0; i < all.size(); ++i)
+    REQUIRE(all[i] == (i % pitch < width ? tight[i / pitch * width + i % pitch] : 3));
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = device;
+  copy.srcPitch = pitch;
+  copy.srcXInBytes = 7;
+  copy.srcY = 2;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = wide.data();
+  copy.WidthInBytes = 50;
+  copy.Height = 10;
+  CHECK(cuMemcpy2D(&copy));
+  for (size_t i = 0; i < wide.size(); ++i)
+    REQUIRE(wide[i] == (i % pitch < 50 && i / pitch < 10 ? tight[(i / pitch + 2) * width + i % pitch + 7] : 1));
+  copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = tight.data();
+  copy.dstHost = wide.data();
+  copy.WidthInBytes = tight.size();
+  copy.Height = 1;
+  CHECK(cuMemcpy2DUnaligned(&copy));
+  REQUIRE(std::equal(tight.begin(), tight.end(), wide.begin()));
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = 0x1000;
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
+  copy.dstDevice = device;
+  copy.srcPitch = 10;
+  EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
+  CHECK(cuMemFree(device));
+  still_good(g, place);
+}
+
 // Last: a wild store ends the context, not the daemon.
 static void wild_store(const gpu& g) {
   int count = 0;
@@ -125,6 +176,7 @@ int main() {
   no_handles(g, place);
   impossible_launches(g, place);
   wrong_copies(g, place);
+  rows(g, place);
   wild_store(g);
   std::printf("PASSED\n");
 }
