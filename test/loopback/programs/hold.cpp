@@ -16,11 +16,14 @@ static void until_input_ends() {
 
 static bool input_ended() {
   static std::atomic<bool> ended{false};
-  static std::thread* watcher = new std::thread([] {
-    until_input_ends();
-    ended = true;
-  });
-  return watcher != nullptr && ended;
+  static const bool watched = [] {
+    std::thread([] {
+      until_input_ends();
+      ended = true;
+    }).detach();
+    return true;
+  }();
+  return watched && ended;
 }
 
 int main(int argc, char** argv) {
