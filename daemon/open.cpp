@@ -58,15 +58,6 @@ msg::device_snapshot describe_device(const driver_table& d, CUdevice device, dev
   return s;
 }
 
-// The driver answers for a context only, and a session that has just begun has none: making one for
-// this question would cost half a gigabyte of the GPU. These are the six levels that drivers of the
-// supported releases report.
-void add_priorities(msg::device_snapshot& s, const device_facts& facts) {
-  const bool supported = facts.values[CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED] != 0;
-  s.stream_priority_least = 0;
-  s.stream_priority_greatest = supported ? -5 : 0;
-}
-
 std::vector<std::uint16_t> missing_calls(const call::request& q) {
   std::vector<std::uint16_t> missing;
   for (std::uint32_t i = 0; i < q.call_ids.size; ++i) {
@@ -95,7 +86,6 @@ outcome session_open(call_context& c, const call::request& q) {
       CUdevice handle = device;
       if (d.cuDeviceGet && d.cuDeviceGet(&handle, device) != CUDA_SUCCESS) break;
       r.devices.push_back(describe_device(d, handle, facts.emplace_back()));
-      add_priorities(r.devices.back(), facts.back());
     }
   }
   const auto missing = missing_calls(q);

@@ -301,14 +301,6 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
-  const device_record* d = find_device(self().current()->device);
-  if (leastPriority != nullptr) *leastPriority = d->priority_least;
-  if (greatestPriority != nullptr) *greatestPriority = d->priority_greatest;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (ctx == nullptr) {
     if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;

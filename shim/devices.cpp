@@ -88,8 +88,6 @@ device_record device_from(const msg::device_snapshot& snapshot, int ordinal) {
   d.total_bytes = snapshot.total_bytes;
   d.compute_major = snapshot.compute_major;
   d.compute_minor = snapshot.compute_minor;
-  d.priority_least = snapshot.stream_priority_least;
-  d.priority_greatest = snapshot.stream_priority_greatest;
   d.attribute_results.assign(snapshot.attribute_results.begin(), snapshot.attribute_results.end());
   d.attribute_values.assign(snapshot.attribute_values.begin(), snapshot.attribute_values.end());
   d.attribute_values.resize(d.attribute_results.size());

@@ -32,7 +32,6 @@ struct device_record {
   std::array<std::uint8_t, 16> uuid{}, uuid_v2{};
   std::uint64_t total_bytes = 0;
   int compute_major = 0, compute_minor = 0;
-  int priority_least = 0, priority_greatest = 0;
   std::vector<std::int32_t> attribute_results, attribute_values;  // overrides already applied
 
   int attribute(int number) const {  // 0 for one that the driver does not know

@@ -37,20 +37,31 @@ stream_credit* per_thread_credit(thread_state& t) {
   return credit;
 }
 
+// The driver takes any priority and moves it into the range of the context. Zero, the default, is in every range.
+CUresult clamp_priority(int& priority) {
+  if (priority == 0) return CUDA_SUCCESS;
+  msg::cuCtxGetStreamPriorityRange::request q;
+  q.leastPriority_wanted = q.greatestPriority_wanted = true;
+  const auto a = cached_call<msg::cuCtxGetStreamPriorityRange>(q);
+  if (a.result == CUDA_SUCCESS)
+    priority = std::clamp(priority, a.body.greatestPriority, a.body.leastPriority);
+  return a.result;
+}
+
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = admit("cuStreamCreate", CUDA_ERROR_NOT_INITIALIZED); r != CUDA_SUCCESS)
     return r;
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = clamp_priority(priority); r != CUDA_SUCCESS) return r;
   process_state& s = state();
   const auto id = s.stream_ids.mint();
   stream_record* record = id == 0 ? nullptr : s.streams.make(wire::handle_index(id));
   if (record == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  const device_record* device = find_device(self().current()->device);
   record->context = self().context_index();
   record->flags = flags;
-  record->priority = std::clamp(priority, device->priority_greatest, device->priority_least);
+  record->priority = priority;
   record->credit.restart();
 
   msg::stream_create::request q;

@@ -28,6 +28,7 @@ outcome cuCtxSetSharedMemConfig(call_context& c, wire::decoder& in);
 outcome cuCtxResetPersistingL2Cache(call_context& c, wire::decoder& in);
 outcome cuCtxEnablePeerAccess(call_context& c, wire::decoder& in);
 outcome cuCtxDisablePeerAccess(call_context& c, wire::decoder& in);
+outcome cuCtxGetStreamPriorityRange(call_context& c, wire::decoder& in);
 outcome cuDeviceGetLuid(call_context& c, wire::decoder& in);
 outcome cuDeviceCanAccessPeer(call_context& c, wire::decoder& in);
 outcome cuDeviceGetP2PAttribute(call_context& c, wire::decoder& in);

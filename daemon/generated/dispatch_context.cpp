@@ -166,4 +166,20 @@ outcome cuCtxDisablePeerAccess(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuCtxDisablePeerAccess>(result, {});
 }
 
+outcome cuCtxGetStreamPriorityRange(call_context& c, wire::decoder& in) {
+  msg::cuCtxGetStreamPriorityRange::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuCtxGetStreamPriorityRange;
+  if (!driver_function) return c.finish<msg::cuCtxGetStreamPriorityRange>(CUDA_ERROR_NOT_SUPPORTED, {});
+  int leastPriority_value{};
+  int greatestPriority_value{};
+  const CUresult result = driver_function(q.leastPriority_wanted ? &leastPriority_value : nullptr, q.greatestPriority_wanted ? &greatestPriority_value : nullptr);
+  msg::cuCtxGetStreamPriorityRange::reply r;
+  if (result == CUDA_SUCCESS) {
+    r.leastPriority = static_cast<std::int32_t>(leastPriority_value);
+    r.greatestPriority = static_cast<std::int32_t>(greatestPriority_value);
+  }
+  return c.finish<msg::cuCtxGetStreamPriorityRange>(result, r);
+}
+
 }  // namespace gpuwire::daemon::dispatch

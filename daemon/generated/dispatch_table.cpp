@@ -20,6 +20,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuCtxResetPersistingL2Cache::call_id: return &dispatch::cuCtxResetPersistingL2Cache;
     case msg::cuCtxEnablePeerAccess::call_id: return &dispatch::cuCtxEnablePeerAccess;
     case msg::cuCtxDisablePeerAccess::call_id: return &dispatch::cuCtxDisablePeerAccess;
+    case msg::cuCtxGetStreamPriorityRange::call_id: return &dispatch::cuCtxGetStreamPriorityRange;
     case msg::cuDeviceGetLuid::call_id: return &dispatch::cuDeviceGetLuid;
     case msg::cuDeviceCanAccessPeer::call_id: return &dispatch::cuDeviceCanAccessPeer;
     case msg::cuDeviceGetP2PAttribute::call_id: return &dispatch::cuDeviceGetP2PAttribute;

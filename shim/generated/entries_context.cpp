@@ -179,7 +179,15 @@ GPUWIRE_EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig) {
 
 GPUWIRE_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
   return enter("cuCtxGetStreamPriorityRange", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    return custom::cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
+    msg::cuCtxGetStreamPriorityRange::request q;
+    q.leastPriority_wanted = leastPriority != nullptr;
+    q.greatestPriority_wanted = greatestPriority != nullptr;
+    const auto r = cached_call<msg::cuCtxGetStreamPriorityRange>(q);
+    if (r.result == CUDA_SUCCESS) {
+      if (leastPriority) *leastPriority = static_cast<int>(r.body.leastPriority);
+      if (greatestPriority) *greatestPriority = static_cast<int>(r.body.greatestPriority);
+    }
+    return r.result;
   });
 }
 

@@ -67,3 +67,8 @@ TEST_CASE("cuCtxDisablePeerAccess survives the wire and refuses every shorter bo
   gpuwire::test::probe<gpuwire::msg::cuCtxDisablePeerAccess::request>();
   gpuwire::test::probe<gpuwire::msg::cuCtxDisablePeerAccess::reply>();
 }
+
+TEST_CASE("cuCtxGetStreamPriorityRange survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuCtxGetStreamPriorityRange::request>();
+  gpuwire::test::probe<gpuwire::msg::cuCtxGetStreamPriorityRange::reply>();
+}

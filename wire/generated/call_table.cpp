@@ -8,7 +8,7 @@ namespace gpuwire::msg {
 namespace {
 
 constexpr call_info table[] = {
-    {0x0001, "session_open", call_class::called, true, false, 0xcf9c4691ebe52547},
+    {0x0001, "session_open", call_class::called, true, false, 0x3472c33b7a528eb5},
     {0x0002, "lane_end", call_class::posted, false, false, 0xe5c428f303f77726},
     {0x0003, "credit", call_class::push, false, false, 0xf3466bf0a2f8e40e},
     {0x0004, "printf", call_class::push, false, false, 0x8fa7df48c00cb9d1},
@@ -60,6 +60,7 @@ constexpr call_info table[] = {
     {0x020b, "cuCtxResetPersistingL2Cache", call_class::called, false, false, 0x942284b8f0a0a908},
     {0x020c, "cuCtxEnablePeerAccess", call_class::called, true, false, 0x2b55f760f75fa5c7},
     {0x020d, "cuCtxDisablePeerAccess", call_class::called, true, false, 0x4cd878cd4427d715},
+    {0x020e, "cuCtxGetStreamPriorityRange", call_class::cached, false, false, 0x156e2264f47ce9b4},
     {0x0301, "cuMemGetInfo_v2", call_class::called, false, false, 0x78fdc710d0e1885a},
     {0x0302, "cuMemGetAddressRange_v2", call_class::called, false, false, 0xf4caf729fa070e06},
     {0x0401, "cuModuleGetLoadingMode", call_class::cached, false, false, 0xd985d86f1a3fe15d},

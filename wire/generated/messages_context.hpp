@@ -256,4 +256,28 @@ struct cuCtxDisablePeerAccess {
   };
 };
 
+struct cuCtxGetStreamPriorityRange {
+  static constexpr std::uint16_t call_id = 0x020e;
+  static constexpr const char* name = "cuCtxGetStreamPriorityRange";
+  static constexpr std::uint64_t fingerprint = 0x156e2264f47ce9b4;
+  struct request {
+    bool leastPriority_wanted{};
+    bool greatestPriority_wanted{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.leastPriority_wanted);
+      v(self.greatestPriority_wanted);
+    }
+  };
+  struct reply {
+    std::int32_t leastPriority{};
+    std::int32_t greatestPriority{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.leastPriority);
+      v(self.greatestPriority);
+    }
+  };
+};
+
 }  // namespace gpuwire::msg

@@ -13,7 +13,7 @@ namespace gpuwire::msg {
 struct session_open {
   static constexpr std::uint16_t call_id = 0x0001;
   static constexpr const char* name = "session_open";
-  static constexpr std::uint64_t fingerprint = 0xcf9c4691ebe52547;
+  static constexpr std::uint64_t fingerprint = 0x3472c33b7a528eb5;
   struct request {
     std::uint32_t cuda_version{};
     std::uint32_t init_flags{};

@@ -26,8 +26,6 @@ struct device_snapshot {
   std::int32_t compute_major{};
   std::int32_t compute_minor{};
   std::string_view pci_bus_id{};
-  std::int32_t stream_priority_least{};
-  std::int32_t stream_priority_greatest{};
   wire::array_view<std::int32_t> attribute_results{};
   wire::array_view<std::int32_t> attribute_values{};
   template <class Self, class Visitor>
@@ -39,8 +37,6 @@ struct device_snapshot {
     v(self.compute_major);
     v(self.compute_minor);
     v(self.pci_bus_id);
-    v(self.stream_priority_least);
-    v(self.stream_priority_greatest);
     v(self.attribute_results);
     v(self.attribute_values);
   }
