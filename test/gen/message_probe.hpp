@@ -99,9 +99,8 @@ std::string text_of(const Message& m) {
 // A body of exactly this length on the heap, so that a sanitizer sees every byte read beyond it.
 template <class Message>
 bool decodes(const std::byte* body, std::size_t bytes, std::string& values) {
-  const auto copy = std::make_unique<std::byte[]>(bytes);
-  std::copy_n(body, bytes, copy.get());
-  wire::decoder d(copy.get(), bytes);
+  const std::vector<std::byte> copy(body, body + bytes);
+  wire::decoder d(copy.data(), copy.size());
   Message m;
   const bool good = wire::decode_from(d, m);
   if (good) values = text_of(m);
