@@ -25,6 +25,11 @@ CUdeviceptr address_of(const void* host_side) {
   return reinterpret_cast<CUdeviceptr>(host_side);
 }
 
+CUresult refuse_freed_memory() {
+  const CUresult r = detail::earlier_error(self());
+  return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
 struct device_copy {
   CUdeviceptr destination = 0, source = 0;
   std::uint64_t destination_context = 0, source_context = 0;
@@ -46,6 +51,8 @@ CUresult on_device(const device_copy& copy, const stream_target& target, mode m)
   const bool known = is_known_device_range(copy.destination, copy.bytes) &&
                      is_known_device_range(copy.source, copy.bytes);
   if (known && !copy.peer) return post_operation<msg::copy_device>(*target.credit, 0, q);
+  if (!known && (is_freed_device_memory(copy.destination) || is_freed_device_memory(copy.source)))
+    return refuse_freed_memory();
   return call_operation<msg::copy_device>(*target.credit, 0, q).result;
 }
 
@@ -81,12 +88,14 @@ CUresult to_device(CUdeviceptr destination, const void* source, std::size_t byte
   const auto* data = static_cast<const std::byte*>(source);
   if (bytes > wire::limits::inline_payload_bytes_max) {
     if (leaves_known_device_memory(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (is_freed_device_memory(destination)) return refuse_freed_memory();
     const wire::transfer transfer{{data, bytes}, {}};
     return call_operation<msg::copy_to_device>(*target.credit, 0, q, transfer).result;
   }
   q.data = {data, bytes};
   if (is_known_device_range(destination, bytes))
     return post_operation<msg::copy_to_device>(*target.credit, bytes, q);
+  if (is_freed_device_memory(destination)) return refuse_freed_memory();
   return call_operation<msg::copy_to_device>(*target.credit, bytes, q).result;
 }
 
@@ -96,6 +105,7 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
   if (destination == nullptr || source == 0) return CUDA_ERROR_INVALID_VALUE;
   if (place_of(address_of(destination)) == place::gpu)
     return on_device(between(address_of(destination), source, bytes), target, m);
+  if (is_freed_device_memory(source)) return refuse_freed_memory();
   msg::copy_from_device::request q;
   q.source = source;
   q.stream = target.id;
@@ -191,6 +201,7 @@ CUresult memset_device(const fill& f, const stream_target& target, mode m) {
   q.two_dimensional = f.two_dimensional;
   q.synchronous = m == mode::synchronous;
   if (is_certain(f)) return post_operation<msg::memset>(*target.credit, 0, q);
+  if (is_freed_device_memory(f.destination)) return refuse_freed_memory();
   return call_operation<msg::memset>(*target.credit, 0, q).result;
 }
 

@@ -186,11 +186,11 @@ CUresult read_file(const char* path, std::vector<char>& text) {
   return CUDA_SUCCESS;
 }
 
-CUresult unload(image_record* image, std::uint64_t id) {
+CUresult unload(image_record* image, std::uint64_t id, errors_first order) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   msg::unload_image::request q;
   q.handle = id;
-  const CUresult r = call<msg::unload_image>(q).result;
+  const CUresult r = transact<msg::unload_image>(q, {}, order).result;
   if (r != CUDA_SUCCESS) return r;
   auto expected = id;
   if (!image->id.compare_exchange_strong(expected, 0)) return CUDA_ERROR_INVALID_HANDLE;
@@ -294,7 +294,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  return unload(find_module(hmod), id_of(hmod));
+  return unload(find_module(hmod), id_of(hmod), errors_first::yes);
 }
 
 namespace {
@@ -341,7 +341,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-  return unload(find_library(library), id_of(library));
+  // Legal in a poisoned context: the runtime unloads its libraries before it resets a device.
+  return unload(find_library(library), id_of(library), errors_first::no);
 }
 
 }  // namespace custom

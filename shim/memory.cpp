@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
+
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/log.hpp"
@@ -16,6 +18,38 @@ constexpr int placement_tries = 8;
 reservations& addresses() {
   static auto* r = new reservations;
   return *r;
+}
+
+// Addresses that were freed and not given out again; a bounded memory of the latest.
+class freed_ranges {
+ public:
+  void add(std::uint64_t base, std::uint64_t bytes) {
+    if (count_.fetch_add(1) >= count_max) {
+      count_.store(1);
+      ranges_.erase_if([](const auto&) { return true; }, [](const auto&) {});
+    }
+    ranges_.insert(base, bytes, {});
+  }
+  void given_out(std::uint64_t base, std::uint64_t bytes) {
+    if (count_.load() == 0) return;
+    ranges_.erase_if(
+        [&](const auto& range) {
+          return range.base < base + bytes && base < range.base + range.bytes;
+        },
+        [](const auto&) {});
+  }
+  bool holds(std::uint64_t address) const { return ranges_.covers(address, 1); }
+
+ private:
+  struct nothing {};
+  static constexpr unsigned count_max = 1024;
+  std::atomic<unsigned> count_{0};
+  interval_map<nothing> ranges_;
+};
+
+freed_ranges& freed() {
+  static auto* f = new freed_ranges;
+  return *f;
 }
 
 std::uint64_t next_buffer_id() {
@@ -36,7 +70,10 @@ memory_entry entry_here(memory_kind kind) {
 // was asked.
 bool keep(std::uint64_t address, std::uint64_t bytes) {
   if (!addresses().take(address, bytes)) return false;
-  if (state().memory.insert(address, bytes, entry_here(memory_kind::device))) return true;
+  if (state().memory.insert(address, bytes, entry_here(memory_kind::device))) {
+    freed().given_out(address, bytes);
+    return true;
+  }
   addresses().give_back(address, bytes);
   return false;
 }
@@ -94,6 +131,10 @@ bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
   return range && is_device_memory(*range) && range->contains(address, bytes);
 }
 
+bool is_freed_device_memory(std::uint64_t address) {
+  return freed().holds(address);
+}
+
 bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes) {
   auto range = state().memory.find(address);
   if (!range || !is_device_memory(*range)) return false;
@@ -109,6 +150,7 @@ bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes) {
 
 void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t image) {
   if (bytes == 0 || state().memory.find(address)) return;
+  freed().given_out(address, bytes);  // the driver may put a variable where an allocation was
   if (!addresses().take(address, bytes)) {
     log_debug("the address {:#x} of a device variable is in use in this process", address);
     return;
@@ -166,6 +208,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   // way.
   const auto taken = state().memory.erase(dptr);
   if (!taken) return CUDA_ERROR_INVALID_VALUE;
+  freed().add(taken->base, taken->bytes);
   release_range(*taken);
   return post<msg::memory_free>(q);
 }

@@ -28,6 +28,10 @@ inline bool is_device_memory(const memory_range& range) {
 // about it cannot fail for its address and need not be waited for.
 bool is_known_device_range(std::uint64_t address, std::uint64_t bytes);
 
+// Whether the address lay in an allocation whose free is on its way or done. The server must not
+// see it any more: it carries frees out in its own time, and a copy could meet one half done.
+bool is_freed_device_memory(std::uint64_t address);
+
 // Whether the range begins in device memory that is known here and runs beyond it into none: the
 // driver refuses such a copy, so its host side must not be read.
 bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes);

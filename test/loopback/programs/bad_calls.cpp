@@ -157,15 +157,41 @@ static void rows(const gpu& g, CUdeviceptr place) {
   still_good(g, place);
 }
 
+// Freed memory is refused at once, however long the server takes over the free; what gets the address next is good again.
+static void freed_memory(const gpu& g, CUdeviceptr place) {
+  for (size_t bytes : {size_t{64}, size_t{4} << 20}) {
+    std::vector<unsigned char> host(bytes, 6);
+    for (int round = 0; round < 100; ++round) {
+      CUdeviceptr gone, kept;
+      CHECK(cuMemAlloc(&gone, bytes));
+      CHECK(cuMemFree(gone));
+      EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(gone, host.data(), bytes));
+      EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(host.data(), gone + 1, 8));
+      EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(gone, 0, bytes));
+      EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(place, gone, 4));
+      CHECK(cuMemAlloc(&kept, bytes));
+      CHECK(cuMemcpyHtoD(kept, host.data(), bytes));
+      CHECK(cuMemcpyDtoH(host.data(), kept, bytes));
+      CHECK(cuMemFree(kept));
+    }
+    REQUIRE(host.front() == 6 && host.back() == 6);
+  }
+  still_good(g, place);
+}
+
 // Last: a wild store ends the context, not the daemon.
 static void wild_store(const gpu& g) {
   int count = 0;
   size_t available, total;
+  CUlibrary library;
+  CHECK(cuLibraryLoadData(&library, kernels_ptx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   g.launch_store(8, 1);
   EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
   EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
   EXPECT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemGetInfo(&available, &total));
   CHECK(cuDeviceGetCount(&count));
+  // What the runtime does before it resets a device.
+  CHECK(cuLibraryUnload(library));
 }
 
 int main() {
@@ -177,6 +203,7 @@ int main() {
   impossible_launches(g, place);
   wrong_copies(g, place);
   rows(g, place);
+  freed_memory(g, place);
   wild_store(g);
   std::printf("PASSED\n");
 }
