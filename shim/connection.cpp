@@ -145,11 +145,9 @@ void tell_connection_lost(const std::string& why) {
   if (guard::now() == phase::ended) return;
   static auto* told = new std::once_flag;
   std::call_once(*told, [&why] {
-    write_line(fmt::format(
-        "the connection to {} is lost: {}. Every further CUDA call returns "
-        "CUDA_ERROR_EXTERNAL_DEVICE (911); "
-        "restart the program when the server can be reached, its log says what happened there",
-        state().server_name, why));
+    // The reason names the server and what to do.
+    write_line(
+        fmt::format("{}. Every further CUDA call returns CUDA_ERROR_EXTERNAL_DEVICE (911)", why));
     // After the line: from here on calls return without coming this way.
     guard::set(phase::lost);
     state().credits.close();
