@@ -124,24 +124,31 @@ outcome stream_destroy(call_context& c, const msg::stream_destroy::request& q) {
   return c.finish<msg::stream_destroy>(CUDA_SUCCESS, {});
 }
 
+namespace {
+
+// An event recorded in, or waited for by, all work of a context: the named one, or the command's own.
+template <class Call>
+outcome on_whole_context(call_context& c, std::uint64_t id, CUevent event,
+                         CUresult(CUDAAPI* function)(CUcontext, CUevent)) {
+  auto context = c.native<handle_kind::context>(id);
+  if (id == 0) {
+    if (const auto found = c.owner().handles(handle_kind::context).find_index(c.ticket().context))
+      context = static_cast<CUcontext>(found->native);
+  }
+  if (c.failed()) return c.finish<Call>(c.failure(), {});
+  if (function == nullptr) return c.finish<Call>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const auto result = function(context, event);
+  c.count_operation(stream_legacy, {nullptr, c.ticket().context});
+  return c.finish<Call>(result, {});
+}
+
+}  // namespace
+
 outcome stream_wait_event(call_context& c, const msg::stream_wait_event::request& q) {
   using call = msg::stream_wait_event;
   const auto& d = c.driver();
   const auto event = c.native<handle_kind::event>(q.event);
-  if (q.whole_context) {
-    auto context = c.native<handle_kind::context>(q.context);
-    if (q.context == 0) {
-      if (const auto found =
-              c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
-        context = static_cast<CUcontext>(found->native);
-      }
-    }
-    if (c.failed()) return c.finish<call>(c.failure(), {});
-    if (d.cuCtxWaitEvent == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
-    const auto result = d.cuCtxWaitEvent(context, event);
-    c.count_operation(stream_legacy, {nullptr, c.ticket().context});
-    return c.finish<call>(result, {});
-  }
+  if (q.whole_context) return on_whole_context<call>(c, q.context, event, d.cuCtxWaitEvent);
   const auto s = c.stream_of(q.stream);
   const auto result = c.failed() ? c.failure() : d.cuStreamWaitEvent(s.native, event, q.flags);
   c.count_operation(q.stream, s);
@@ -172,20 +179,7 @@ outcome event_record(call_context& c, const msg::event_record::request& q) {
   using call = msg::event_record;
   const auto& d = c.driver();
   const auto event = c.native<handle_kind::event>(q.event);
-  if (q.whole_context) {
-    auto context = c.native<handle_kind::context>(q.context);
-    if (q.context == 0) {
-      if (const auto found =
-              c.owner().handles(handle_kind::context).find_index(c.ticket().context)) {
-        context = static_cast<CUcontext>(found->native);
-      }
-    }
-    if (c.failed()) return c.finish<call>(c.failure(), {});
-    if (d.cuCtxRecordEvent == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
-    const auto result = d.cuCtxRecordEvent(context, event);
-    c.count_operation(stream_legacy, {nullptr, c.ticket().context});
-    return c.finish<call>(result, {});
-  }
+  if (q.whole_context) return on_whole_context<call>(c, q.context, event, d.cuCtxRecordEvent);
   const auto s = c.stream_of(q.stream);
   auto result = c.failure();
   if (!c.failed()) {

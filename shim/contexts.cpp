@@ -302,12 +302,10 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  if (ctx == nullptr) {
+  if (ctx == nullptr)
     if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
-  } else if (find_context(ctx) == nullptr) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
   context_record* c = ctx == nullptr ? self().current() : find_context(ctx);
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (known_idle(c->idle_at)) return detail::earlier_error(self());
   msg::sync::request q;
   q.scope = 1;
