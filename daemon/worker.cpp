@@ -51,14 +51,10 @@ worker::worker(std::unique_ptr<loaded_driver> d)
                        driver().cuMemHostRegister_v2(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
                    }),
       driver_(std::move(d)) {
-  const auto make = [this](handle_kind kind, std::uint32_t first_index = 1) {
+  for (const auto kind : msg::handle_kinds) {
+    const auto first = kind == handle_kind::context ? limits::explicit_context_first : 1u;
     handles_[static_cast<std::size_t>(kind)] =
-        std::make_unique<handle_table>(static_cast<std::uint8_t>(kind), first_index);
-  };
-  make(handle_kind::context, limits::explicit_context_first);
-  for (const auto kind : {handle_kind::stream, handle_kind::event, handle_kind::module,
-                          handle_kind::library, handle_kind::kernel, handle_kind::function}) {
-    make(kind);
+        std::make_unique<handle_table>(static_cast<std::uint8_t>(kind), first);
   }
 }
 

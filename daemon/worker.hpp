@@ -85,7 +85,7 @@ struct worker {
 
  private:
   std::unique_ptr<loaded_driver> driver_;
-  std::array<std::unique_ptr<handle_table>, 9> handles_;
+  std::array<std::unique_ptr<handle_table>, msg::handle_kinds_end> handles_;  // by kind
 };
 
 // Errors after which the context refuses everything.

@@ -207,9 +207,13 @@ class planner {
     for (const auto& c : spec_.calls)
       for (const auto& n : c.invalidates) {
         const auto other = calls_by_name_.find(n);
-        if (other == calls_by_name_.end() || other->second->cls != call_class::cached ||
-            !other->second->via.empty() || other->second->local)
-          wrong_.add(c.at, "'" + n + "' is no cached call and no group");
+        const bool call = other != calls_by_name_.end() &&
+                          other->second->cls == call_class::cached && other->second->via.empty() &&
+                          !other->second->local;
+        const bool message = std::any_of(
+            spec_.messages.begin(), spec_.messages.end(),
+            [&](const auto& m) { return m.name == n && m.cls == call_class::cached; });
+        if (!call && !message) wrong_.add(c.at, "'" + n + "' is no cached call and no group");
       }
   }
 

@@ -356,8 +356,9 @@ class reader {
       field(w[0], w[1], struct_->fields);
     } else if (message_) {
       if (w.size() != 3 || (w[0] != "in" && w[0] != "out")) return bad("write: in|out TYPE NAME");
-      if (w[0] == "out" && message_->cls != call_class::called)
-        return bad("only a called message has an answer");
+      if (w[0] == "out" && message_->cls != call_class::called &&
+          message_->cls != call_class::cached)
+        return bad("only a called or cached message has an answer");
       field(w[1], w[2], w[0] == "in" ? message_->request : message_->reply);
     } else if (call_) {
       parameter(w);

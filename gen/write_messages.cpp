@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire's side: one struct for each call with its request and reply, and the table of calls.
+#include <algorithm>
+
 #include "output.hpp"
 #include "text.hpp"
 
@@ -56,7 +58,7 @@ std::string structs_file(const plan& p) {
 std::string table_header(const plan& p) {
   std::string text =
       banner(p, "//") +
-      "#pragma once\n\n#include <cstdint>\n#include <span>\n\nnamespace gpuwire::msg {\n\n"
+      "#pragma once\n\n#include <cstddef>\n#include <cstdint>\n#include <span>\n\nnamespace gpuwire::msg {\n\n"
       "enum class call_class : std::uint8_t { called, cached, posted, minted, bulk, push };\n\n"
       "struct call_info {\n  std::uint16_t id;\n  const char* name;\n  call_class cls;\n"
       "  bool slow;               // may block or take long\n"
@@ -67,7 +69,14 @@ std::string table_header(const plan& p) {
       "enum class handle_kind : std::uint8_t {\n";
   for (const auto& k : p.spec->kinds)
     text += "  " + k.name + " = " + std::to_string(k.number) + ",\n";
-  return text + "};\n\n}  // namespace gpuwire::msg\n";
+  text += "};\n\n// All of them, and one more than the highest number.\ninline constexpr handle_kind handle_kinds[] = {\n";
+  int end = 0;
+  for (const auto& k : p.spec->kinds) {
+    text += "    handle_kind::" + k.name + ",\n";
+    end = std::max(end, k.number + 1);
+  }
+  return text + "};\ninline constexpr std::size_t handle_kinds_end = " + std::to_string(end) +
+         ";\n\n}  // namespace gpuwire::msg\n";
 }
 
 std::string table_source(const plan& p) {

@@ -128,6 +128,18 @@ std::string take_output(const plan& whole, const parameter_plan& p, const std::s
   }
 }
 
+bool handwritten(const entry& e) {
+  return e.way != entry_way::refused && (e.way != entry_way::call || e.spec->custom_shim);
+}
+
+// The answers that a success of this call makes stale.
+std::string forget_stale(const entry& e, const std::string& indent) {
+  std::string text;
+  for (const auto& other : e.spec->invalidates)
+    text += indent + "forget_cached(msg::" + other + "::call_id);\n";
+  return text;
+}
+
 std::string transported_body(const plan& whole, const entry& e) {
   const auto n = local_names(e);
   std::string text = "    msg::" + e.name + "::request " + n.request + ";\n";
@@ -139,8 +151,7 @@ std::string transported_body(const plan& whole, const entry& e) {
       text += "    " + n.request + "." + p.field + "_wanted = " + p.name + " != nullptr;\n";
     if (p.out) outputs += take_output(whole, p, n.reply);
   }
-  for (const auto& other : e.spec->invalidates)
-    outputs += "      forget_cached(msg::" + other + "::call_id);\n";
+  outputs += forget_stale(e, "      ");
   const auto cls = e.wire->cls;
   if (cls == call_class::posted || cls == call_class::minted)
     return text + "    return post<msg::" + e.name + ">(" + n.request + ");\n";
@@ -153,8 +164,7 @@ std::string transported_body(const plan& whole, const entry& e) {
 }
 
 std::string entered(const plan& whole, const entry& e) {
-  const bool custom = e.way != entry_way::call || e.spec->custom_shim;
-  const std::string body = custom ? "    return custom::" + e.name + "(" + argument_list(e) + ");\n"
+  const std::string body = handwritten(e) ? "    return custom::" + e.name + "(" + argument_list(e) + ");\n"
                                   : transported_body(whole, e);
   const int code = e.spec->before_init;
   const std::string before = code == 0
@@ -208,16 +218,22 @@ void write_shim(const plan& p, file_set& files) {
         "\"shim/entry.hpp\"\n"
         "#include \"shim/generated/custom.hpp\"\n#include \"wire/generated/messages.hpp\"\n"
         "#include \"wire/limits.hpp\"\n\nnamespace gpuwire::shim {\n\nextern \"C\" {\n\n";
-    std::string declarations;
+    std::string declarations, stale;
     for (const auto* e : entries) {
       text += e->way == entry_way::refused ? refused_entry(p, *e) : real_entry(p, *e) + "\n";
       if (e->spec && e->spec->custom_shim)
         declarations +=
             p.spec->result_type + " " + e->name + "(" + parameter_list(*e, true) + ");\n";
+      // Only the handwritten body knows whether it changed anything.
+      if (handwritten(*e) && !e->spec->invalidates.empty()) {
+        declarations += "void forget_after_" + e->name + "();\n";
+        stale += "void forget_after_" + e->name + "() {\n" + forget_stale(*e, "  ") + "}\n";
+      }
     }
+    if (!stale.empty()) stale = "\nnamespace custom {\n" + stale + "}  // namespace custom\n";
     if (!declarations.empty()) custom += "\n// " + family + "\n" + declarations;
     files[folder + "entries_" + family + ".cpp"] =
-        text + "\n}  // extern \"C\"\n\n}  // namespace gpuwire::shim\n";
+        text + "\n}  // extern \"C\"\n" + stale + "\n}  // namespace gpuwire::shim\n";
     sources.push_back("entries_" + family + ".cpp");
   }
   files[folder + "custom.hpp"] = custom + "\n}  // namespace gpuwire::shim::custom\n";

@@ -302,11 +302,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
   q.dev = device_ordinal(dev);
   const auto a = call<msg::cuKernelSetAttribute>(q);
   if (a.result != CUDA_SUCCESS) return a.result;
-  forget_cached(msg::cuKernelGetAttribute::call_id);
-  forget_cached(msg::cuFuncGetAttribute::call_id);
-  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
-  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
-  forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+  forget_after_cuKernelSetAttribute();
   if (k != nullptr) k->attributes.remember(number, dev, val);
   return CUDA_SUCCESS;
 }

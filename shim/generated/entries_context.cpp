@@ -239,6 +239,7 @@ GPUWIRE_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
       forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+      forget_cached(msg::occupancy_clusters::call_id);
     }
     return r.result;
   });

@@ -90,6 +90,7 @@ GPUWIRE_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribut
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
       forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+      forget_cached(msg::occupancy_clusters::call_id);
     }
     return r.result;
   });
@@ -105,6 +106,7 @@ GPUWIRE_EXPORT CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache conf
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
       forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+      forget_cached(msg::occupancy_clusters::call_id);
     }
     return r.result;
   });
@@ -176,6 +178,7 @@ GPUWIRE_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache con
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
       forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
       forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+      forget_cached(msg::occupancy_clusters::call_id);
     }
     return r.result;
   });
@@ -306,5 +309,16 @@ GPUWIRE_EXPORT CUresult cuModuleUnload(CUmodule hmod) {
 
 
 }  // extern "C"
+
+namespace custom {
+void forget_after_cuKernelSetAttribute() {
+  forget_cached(msg::cuFuncGetAttribute::call_id);
+  forget_cached(msg::cuKernelGetAttribute::call_id);
+  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id);
+  forget_cached(msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id);
+  forget_cached(msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id);
+  forget_cached(msg::occupancy_clusters::call_id);
+}
+}  // namespace custom
 
 }  // namespace gpuwire::shim

@@ -48,6 +48,9 @@ outcome start(call_context& c, const msg::start::request&) {
 outcome create(call_context& c, const msg::create::request&) {
   return c.finish<msg::create>(TOY_SUCCESS, {});
 }
+outcome ask(call_context& c, const msg::ask::request&) {
+  return c.finish<msg::ask>(TOY_SUCCESS, {});
+}
 outcome toyBlob(call_context& c, const msg::toyBlob::request& q) {
   msg::toyBlob::reply r;
   r.answer = q.blob;
@@ -356,6 +359,14 @@ TEST_CASE("handwritten bodies are called on the side that the spec says") {
   CHECK(toyLaunch(nullptr, handle<toyQueue>(1)) == TOY_SUCCESS);
 }
 
+TEST_CASE("a handwritten body empties the cache with the function that its line gives it") {
+  install();
+  CHECK(toyLaunch(nullptr, handle<toyQueue>(1)) == TOY_SUCCESS);
+  CHECK(record::forgotten.empty());
+  gpuwire::shim::custom::forget_after_toyLaunch();
+  CHECK(record::forgotten == std::vector<std::uint16_t>{0x0103, 0x0108, 0x0005});
+}
+
 TEST_CASE("before the start each function returns its own code") {
   install();
   record::initialised = false;
@@ -407,7 +418,7 @@ TEST_CASE("the table of calls is found by id") {
   CHECK((open->slow && open->cls == call_class::called && std::string(open->name) == "open"));
   REQUIRE(find_call(0x0101));
   CHECK(find_call(0x0101)->unsafe_in_capture);
-  CHECK(find_call(5) == nullptr);
+  CHECK(find_call(6) == nullptr);
   CHECK(find_call(0xffff) == nullptr);
   for (const auto& c : call_table()) CHECK(find_call(c.id) == &c);
 }

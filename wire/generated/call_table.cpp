@@ -30,7 +30,7 @@ constexpr call_info table[] = {
     {0x0030, "load_image", call_class::called, true, false, 0x761f9ac971d095ec},
     {0x0031, "unload_image", call_class::called, true, false, 0x358fcd5ab778307a},
     {0x0040, "launch", call_class::posted, false, false, 0x8b41428df756770a},
-    {0x0041, "occupancy_clusters", call_class::called, false, false, 0x543609cb2de22642},
+    {0x0041, "occupancy_clusters", call_class::cached, false, false, 0x543609cb2de22642},
     {0x0050, "stream_create", call_class::minted, false, false, 0xc4c841dc7546c875},
     {0x0051, "stream_destroy", call_class::posted, true, false, 0x14bb3c7a5c8461a0},
     {0x0052, "stream_wait_event", call_class::posted, false, false, 0xc804cf5bbb084a5b},

@@ -13,5 +13,6 @@ outcome toyBoth(call_context& c, const msg::toyBoth::request& q);
 outcome open(call_context& c, const msg::open::request& q);
 outcome start(call_context& c, const msg::start::request& q);
 outcome create(call_context& c, const msg::create::request& q);
+outcome ask(call_context& c, const msg::ask::request& q);
 
 }  // namespace gpuwire::daemon::custom

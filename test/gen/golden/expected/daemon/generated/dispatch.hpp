@@ -40,6 +40,7 @@ outcome toyBoth(call_context& c, wire::decoder& in);
 outcome open(call_context& c, wire::decoder& in);
 outcome start(call_context& c, wire::decoder& in);
 outcome create(call_context& c, wire::decoder& in);
+outcome ask(call_context& c, wire::decoder& in);
 
 }  // namespace dispatch
 }  // namespace gpuwire::daemon

@@ -29,4 +29,10 @@ outcome create(call_context& c, wire::decoder& in) {
   return custom::create(c, q);
 }
 
+outcome ask(call_context& c, wire::decoder& in) {
+  msg::ask::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::ask(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

@@ -32,6 +32,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::open::call_id: return &dispatch::open;
     case msg::start::call_id: return &dispatch::start;
     case msg::create::call_id: return &dispatch::create;
+    case msg::ask::call_id: return &dispatch::ask;
     default: return nullptr;
   }
 }

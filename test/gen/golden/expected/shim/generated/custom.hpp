@@ -12,5 +12,6 @@ toyResult toyBlob(const void *blob, void *answer);
 toyResult toyHere(int *a);
 toyResult toyInit(unsigned int flags);
 toyResult toyLaunch(void **parameters, toyQueue queue);
+void forget_after_toyLaunch();
 
 }  // namespace gpuwire::shim::custom

@@ -356,4 +356,12 @@ GPUWIRE_EXPORT toyResult toyWrite(const void *data, size_t bytes, size_t count) 
 
 }  // extern "C"
 
+namespace custom {
+void forget_after_toyLaunch() {
+  forget_cached(msg::toyGetLimit::call_id);
+  forget_cached(msg::toyGetPlace::call_id);
+  forget_cached(msg::ask::call_id);
+}
+}  // namespace custom
+
 }  // namespace gpuwire::shim

@@ -22,3 +22,8 @@ TEST_CASE("create survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::create::request>();
   gpuwire::test::probe<gpuwire::msg::create::reply>();
 }
+
+TEST_CASE("ask survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::ask::request>();
+  gpuwire::test::probe<gpuwire::msg::ask::reply>();
+}

@@ -12,6 +12,7 @@ constexpr call_info table[] = {
     {0x0002, "start", call_class::posted, false, false, 0xde6f4d63ffe1af00},
     {0x0003, "notice", call_class::push, false, false, 0xc54f4302fe04971c},
     {0x0004, "create", call_class::minted, false, false, 0x961821794696b0e2},
+    {0x0005, "ask", call_class::cached, false, false, 0x834092706074c267},
     {0x0101, "toyScalars", call_class::posted, false, true, 0x5f70d2502380d5cd},
     {0x0102, "toyGetInfo", call_class::called, true, false, 0x6ecfe1843928df3e},
     {0x0103, "toyGetLimit", call_class::cached, false, false, 0xddee48977d2ca82e},

@@ -87,4 +87,21 @@ struct create {
   };
 };
 
+struct ask {
+  static constexpr std::uint16_t call_id = 0x0005;
+  static constexpr const char* name = "ask";
+  static constexpr std::uint64_t fingerprint = 0x834092706074c267;
+  struct request {
+    std::uint64_t mark{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.mark);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 }  // namespace gpuwire::msg
