@@ -77,7 +77,7 @@ std::shared_ptr<context> context::make(device& on, bool primary) {
 }
 
 context::context(device& on, unsigned id, bool primary, CUcontext handle)
-    : on(on), id(id), primary(primary), handle(handle), memory(id) {
+    : on(on), id(id), primary(primary), handle(handle), memory(id, on.ordinal) {
   legacy = make_internal_stream(*this, true);
   housekeeping = make_internal_stream(*this, false);
 }

@@ -4,6 +4,7 @@
 
 #include "context.hpp"
 #include "guard.hpp"
+#include "pool.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
 
@@ -65,6 +66,7 @@ CUresult push(CUcontext handle) {
 CUresult synchronise(context& which) {
   scheduler::instance().synchronise(which);
   which.flush_print();
+  trim_pools_after_wait();
   return which.error();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of cuDeviceGetAttribute. What the soft GPU cannot do is reported as 0, so that
-// programs do not try it: managed memory, virtual memory management, memory pools, clusters, arrays
+// programs do not try it: managed memory, virtual memory management, clusters, arrays
 // and textures (every texture limit is 0), IPC, GPUDirect. The compute capability is 9.0: PTX for
 // anything up to it is taken.
 #include <unistd.h>
@@ -109,6 +109,8 @@ std::optional<int> device_attribute(const device& on, int attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED:
       return 1;
     default:
       return 0;

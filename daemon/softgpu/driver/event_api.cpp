@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuEvent*.
 #include "guard.hpp"
+#include "pool.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
 
@@ -88,6 +89,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     auto& plan = scheduler::instance();
     if (const auto latest = plan.latest(*mark)) plan.wait(*latest);
     mark->owner->flush_print();
+    trim_pools_after_wait();
     return mark->owner->error();
   });
 }

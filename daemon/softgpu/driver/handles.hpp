@@ -22,7 +22,8 @@ enum class handle_kind : std::uint64_t {
   module,
   function,
   library,
-  kernel
+  kernel,
+  pool
 };
 
 template <typename Object, typename Handle, handle_kind Kind>

@@ -14,6 +14,11 @@ constexpr int host_arena = -1;
 // Between neighbours, so that an access just beyond an allocation is always found.
 constexpr std::uint64_t guard_bytes = arena::granule;
 constexpr std::size_t chunk_entries_max = 128;
+constexpr std::uint64_t backing_align = 2ull << 20;
+
+bool lies_on_host(memory_kind kind) {
+  return kind == memory_kind::host || kind == memory_kind::host_pool;
+}
 
 // Each reading thread announces in a slot of its own the epoch it began in; an index is freed when
 // no reader that began before its replacement is left.
@@ -143,8 +148,19 @@ void memory_table::erase(std::uint64_t base) {
   publish(std::move(next));
 }
 
+void memory_table::replace(const allocation& entry) {
+  auto next = std::make_unique<index>(*current_.load());
+  const std::size_t place = next->chunk_of(entry.base);
+  auto changed = std::make_shared<chunk>(*next->chunks[place]);
+  for (auto& known : changed->entries) {
+    if (known.base == entry.base) known = entry;
+  }
+  next->chunks[place] = std::move(changed);
+  publish(std::move(next));
+}
+
 arena& memory_table::arena_of(const device& on, memory_kind kind) {
-  const bool host = kind == memory_kind::host;
+  const bool host = lies_on_host(kind);
   auto& slot = arenas_[host ? host_arena : on.ordinal];
   // Twice the memory, so that fragmentation of addresses is not what ends an allocation.
   if (!slot) slot = std::make_unique<arena>(host ? host_memory_bytes() : 2 * on.memory_bytes);
@@ -154,12 +170,7 @@ arena& memory_table::arena_of(const device& on, memory_kind kind) {
 std::optional<allocation> memory_table::allocate(const device& on,
                                                  const allocation_request& request) {
   std::lock_guard lock(mutex_);
-  const bool host = request.kind == memory_kind::host;
-  const std::uint64_t limit = host ? host_memory_bytes() : on.memory_bytes;
-  auto& used = used_[host ? host_arena : on.ordinal];
-  if (request.bytes > limit || arena::rounded(request.bytes) > limit - std::min(used, limit))
-    return std::nullopt;
-  auto address = arena_of(on, request.kind).allocate(request.bytes + guard_bytes, request.align);
+  auto address = take(on, request.kind, request.bytes, request.align);
   if (!address) return std::nullopt;
   allocation entry;
   entry.base = *address;
@@ -171,8 +182,80 @@ std::optional<allocation> memory_table::allocate(const device& on,
   entry.flags = request.flags;
   entry.buffer_id = ++last_buffer_id_;
   insert(entry);
-  used += arena::rounded(request.bytes);
   return entry;
+}
+
+std::optional<std::uint64_t> memory_table::take(const device& on, memory_kind kind,
+                                                std::uint64_t bytes, std::uint64_t align) {
+  const bool host = lies_on_host(kind);
+  const std::uint64_t limit = host ? host_memory_bytes() : on.memory_bytes;
+  auto& used = used_[host ? host_arena : on.ordinal];
+  if (bytes > limit || arena::rounded(bytes) > limit - std::min(used, limit)) return std::nullopt;
+  auto address = arena_of(on, kind).allocate(bytes + guard_bytes, align);
+  if (address) used += arena::rounded(bytes);
+  return address;
+}
+
+void memory_table::give_back(int device_ordinal, memory_kind kind, std::uint64_t base,
+                             std::uint64_t bytes) {
+  const int key = lies_on_host(kind) ? host_arena : device_ordinal;
+  arenas_[key]->release(base, bytes + guard_bytes);
+  used_[key] -= arena::rounded(bytes);
+}
+
+std::optional<std::uint64_t> memory_table::reserve_backing(const device& on, memory_kind kind,
+                                                           std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return take(on, kind, bytes, backing_align);
+}
+
+void memory_table::release_backing(const device& on, memory_kind kind, std::uint64_t base,
+                                   std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  give_back(on.ordinal, kind, base, bytes);
+}
+
+std::uint64_t memory_table::enter(allocation part) {
+  std::lock_guard lock(mutex_);
+  if (part.buffer_id == 0) part.buffer_id = ++last_buffer_id_;
+  auto known = current_.load()->find(part.base);
+  if (known && known->base == part.base) {
+    replace(part);
+  } else {
+    insert(part);
+  }
+  return part.buffer_id;
+}
+
+void memory_table::remove_entry(std::uint64_t base, std::uint64_t buffer_id) {
+  std::lock_guard lock(mutex_);
+  auto known = current_.load()->find(base);
+  if (known && known->base == base && known->buffer_id == buffer_id) erase(base);
+}
+
+void memory_table::resize(std::uint64_t base, std::uint64_t buffer_id, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto known = current_.load()->find(base);
+  if (!known || known->base != base || known->buffer_id != buffer_id) return;
+  known->bytes = bytes;
+  replace(*known);
+}
+
+void memory_table::set_access(std::uint64_t base, std::uint64_t bytes, std::uint16_t readers,
+                              std::uint16_t writers) {
+  std::lock_guard lock(mutex_);
+  std::vector<allocation> changed;
+  for (const auto& part : current_.load()->chunks) {
+    for (const auto& entry : part->entries) {
+      if (!entry.has_context() && entry.base >= base && entry.base - base < bytes)
+        changed.push_back(entry);
+    }
+  }
+  for (auto& entry : changed) {
+    entry.readers = readers;
+    entry.writers = writers;
+    replace(entry);
+  }
 }
 
 bool memory_table::add_registered(allocation range) {
@@ -190,10 +273,8 @@ bool memory_table::add_registered(allocation range) {
 }
 
 void memory_table::release(const allocation& entry) {
-  if (entry.kind == memory_kind::registered) return;
-  const int key = entry.kind == memory_kind::host ? host_arena : entry.device_ordinal;
-  arenas_[key]->release(entry.base, entry.bytes + guard_bytes);
-  used_[key] -= arena::rounded(entry.bytes);
+  if (entry.kind == memory_kind::registered || !entry.has_context()) return;
+  give_back(entry.device_ordinal, entry.kind, entry.base, entry.bytes);
 }
 
 std::optional<allocation> memory_table::remove(std::uint64_t base,
@@ -248,6 +329,11 @@ std::uint64_t memory_table::used_bytes(int device_ordinal) const {
 std::optional<ptx::memory::range> context_memory::resolve(std::uint64_t address) const {
   auto found = memory_table::instance().find_from_kernel(address);
   if (!found) return std::nullopt;
+  if (!found->has_context()) {
+    if ((found->readers & device_bit_) == 0) return std::nullopt;
+    return range{found->base, found->bytes, reinterpret_cast<std::byte*>(found->base),
+                 (found->writers & device_bit_) != 0};
+  }
   if (!found->is_host() && found->context_id != context_id_ && !has_peer(found->context_id))
     return std::nullopt;
   return range{found->base, found->bytes, reinterpret_cast<std::byte*>(found->base),

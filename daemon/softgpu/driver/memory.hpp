@@ -23,7 +23,8 @@ namespace gpuwire::softgpu {
 
 struct device;
 
-enum class memory_kind : std::uint8_t { device, host, registered, module, heap };
+// Memory of a pool belongs to no context: which devices may use it is in the allocation's masks.
+enum class memory_kind : std::uint8_t { device, host, registered, module, heap, pool, host_pool };
 
 struct allocation {
   std::uint64_t base = 0;
@@ -34,8 +35,15 @@ struct allocation {
   int device_ordinal = 0;
   unsigned flags = 0;           // as given to cuMemHostAlloc or cuMemHostRegister
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID: never given out twice
+  // For the kinds without a context: one bit for each device that may read, and that may write.
+  std::uint16_t readers = 0;
+  std::uint16_t writers = 0;
 
-  bool is_host() const { return kind == memory_kind::host || kind == memory_kind::registered; }
+  bool is_host() const {
+    return kind == memory_kind::host || kind == memory_kind::registered ||
+           kind == memory_kind::host_pool;
+  }
+  bool has_context() const { return kind != memory_kind::pool && kind != memory_kind::host_pool; }
   bool contains(std::uint64_t address) const { return address - base < bytes; }
   bool contains(std::uint64_t address, std::uint64_t count) const {
     return contains(address) && count <= bytes - (address - base);
@@ -75,6 +83,22 @@ class memory_table {
 
   std::uint64_t used_bytes(int device_ordinal) const;
 
+  // Memory that counts as used but that no address names yet. Its owner enters the parts it gives
+  // out, and takes them out again before it gives the memory back.
+  std::optional<std::uint64_t> reserve_backing(const device& on, memory_kind kind,
+                                               std::uint64_t bytes);
+  void release_backing(const device& on, memory_kind kind, std::uint64_t base, std::uint64_t bytes);
+  // Enters a part, or replaces the entry that begins at the same address in one step, so that a
+  // running kernel never misses it. Returns the part's new buffer id, or the one given if not 0.
+  std::uint64_t enter(allocation part);
+  // Takes such a part out, if it is still the one with this buffer id.
+  void remove_entry(std::uint64_t base, std::uint64_t buffer_id);
+  // Changes the entry at `base` if it is still the one with this buffer id.
+  void resize(std::uint64_t base, std::uint64_t buffer_id, std::uint64_t bytes);
+  // Changes which devices may use every entry inside the range.
+  void set_access(std::uint64_t base, std::uint64_t bytes, std::uint16_t readers,
+                  std::uint16_t writers);
+
  private:
   struct chunk;
   struct index;
@@ -86,9 +110,13 @@ class memory_table {
   memory_table();
   arena& arena_of(const device& on, memory_kind kind);
   void insert(const allocation& entry);
+  void replace(const allocation& entry);
   void erase(std::uint64_t base);
   void publish(std::unique_ptr<index> next);
   void release(const allocation& entry);
+  std::optional<std::uint64_t> take(const device& on, memory_kind kind, std::uint64_t bytes,
+                                    std::uint64_t align);
+  void give_back(int device_ordinal, memory_kind kind, std::uint64_t base, std::uint64_t bytes);
 
   mutable std::mutex mutex_;
   std::map<int, std::unique_ptr<arena>> arenas_;  // by device; -1 is the host's
@@ -102,7 +130,8 @@ class memory_table {
 // What the kernels of one context see.
 class context_memory final : public ptx::memory {
  public:
-  explicit context_memory(unsigned context_id) : context_id_(context_id) {}
+  context_memory(unsigned context_id, int device_ordinal)
+      : context_id_(context_id), device_bit_(static_cast<std::uint16_t>(1u << device_ordinal)) {}
   std::optional<range> resolve(std::uint64_t address) const override;
 
   // Peer access: the memory of another context becomes visible. False when there are too many.
@@ -113,6 +142,7 @@ class context_memory final : public ptx::memory {
 
  private:
   unsigned context_id_;
+  std::uint16_t device_bit_;
   std::array<std::atomic<unsigned>, 16> peers_{};
 };
 

@@ -6,6 +6,7 @@
 #include "context.hpp"
 #include "guard.hpp"
 #include "memory.hpp"
+#include "pool.hpp"
 #include "scheduler.hpp"
 
 using namespace gpuwire::softgpu;
@@ -27,6 +28,11 @@ std::uint64_t allocate_device(context& in, std::uint64_t bytes) {
 CUresult free_device(std::uint64_t address) {
   return with_context([&](context& current) {
     if (address == 0) return CUDA_SUCCESS;
+    // Of a pool's memory CUDA assumes that nothing uses it any more, and does not wait.
+    if (auto pool = pool_at(address)) {
+      pool->free_at_once(address);
+      return CUDA_SUCCESS;
+    }
     auto known = memory_table::instance().find(address);
     require(known && known->base == address && known->kind == memory_kind::device);
     scheduler::instance().synchronise(current);

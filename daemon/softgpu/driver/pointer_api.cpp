@@ -5,6 +5,7 @@
 #include "context.hpp"
 #include "guard.hpp"
 #include "memory.hpp"
+#include "pool.hpp"
 
 using namespace gpuwire::softgpu;
 
@@ -59,8 +60,10 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give<int>(out, range.writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                            : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return give<CUmemoryPool>(out, nullptr);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
+      const auto pool = pool_at(address);
+      return give<CUmemoryPool>(out, pool ? pool->handle : nullptr);
+    }
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return give<std::size_t>(out, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -2,6 +2,7 @@
 // cuStream*: life, order and properties of streams. Stream capture is not implemented: no stream is
 // ever capturing.
 #include "guard.hpp"
+#include "pool.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
 
@@ -88,6 +89,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
     auto which = any_stream_of(handle);
     scheduler::instance().synchronise(which);
     which->in->flush_print();
+    trim_pools_after_wait();
     return which->in->error();
   });
 }
