@@ -55,6 +55,11 @@ CUresult exception_result(const char* name) {
   }
 }
 
+void say_failure(const char* name, CUresult result) {
+  if (debug_log_wanted() && result != CUDA_ERROR_NOT_READY)
+    log_debug("{} gives {}", name, static_cast<int>(result));
+}
+
 CUresult earlier_error(thread_state& t) {
   const context_record* context = t.current();
   if (context != nullptr)

@@ -35,6 +35,7 @@ CUresult admit_slowly(const char* name, CUresult before_init);
 void count_entry();
 extern std::atomic<bool> counting;
 CUresult exception_result(const char* name);
+void say_failure(const char* name, CUresult result);  // with GPUWIRE_LOG=debug
 }  // namespace detail
 
 // Success if the process is initialised, else the code to return.
@@ -47,11 +48,14 @@ inline CUresult admit(const char* name, CUresult before_init) {
 template <class Body>
 CUresult enter_anytime(const char* name, Body&& body) {
   if (detail::counting.load(std::memory_order_relaxed)) detail::count_entry();
+  CUresult result;
   try {
-    return body();
+    result = body();
   } catch (...) {
-    return detail::exception_result(name);
+    result = detail::exception_result(name);
   }
+  if (result != CUDA_SUCCESS) [[unlikely]] detail::say_failure(name, result);
+  return result;
 }
 
 template <class Body>
