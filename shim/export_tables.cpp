@@ -135,6 +135,17 @@ CUresult stream_number(CUcontext, CUstream stream, std::uint64_t* out) {
   });
 }
 
+// The handle that stands for a stream of the context, also for the default ones; cuBLAS asks for its number then.
+CUresult stream_itself(CUcontext, CUstream stream, CUstream* out) {
+  return enter("export table: stream", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto target = find_stream(stream);
+    if (target.result != CUDA_SUCCESS) return target.result;
+    *out = target.id == 0 ? CU_STREAM_LEGACY : handle_from<CUstream>(target.id);
+    return CUDA_SUCCESS;
+  });
+}
+
 // ---- CONTEXT_LOCAL_STORAGE ----
 
 context_record* storage_context(CUcontext context) {
@@ -290,6 +301,8 @@ struct tables {
     requirements[24] = at(&requirement);
     requirements[25] = at(&requirement_accepted);
     tools_context[4] = at(&context_id);
+    tools_context[39] = at(&stream_number);
+    tools_context[51] = at(&stream_itself);
     tools_module[7] = at(&each_kernel);
     jit_cache[1] = at(&cache_open);
     jit_cache[2] = at(&nothing_to_do);
