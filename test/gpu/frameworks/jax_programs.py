@@ -4,7 +4,7 @@
 import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ.setdefault("JAX_PLATFORMS", "cuda")
+os.environ.setdefault("JAX_PLATFORMS", "cuda,cpu")
 
 import jax
 import jax.numpy as jnp

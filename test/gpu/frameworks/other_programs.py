@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuPy, Numba, Triton, cuda.core and Transformers. See program.py."""
+"""CuPy, Triton, cuda.core and Transformers. See program.py."""
 
 import numpy
 
@@ -81,26 +81,6 @@ def cupy_texture():
     out = cupy.zeros((16, 32), dtype=cupy.float32)
     kernel((16,), (32,), (out, texture, 32, 16))
     return {"same": bool((cupy.asnumpy(out) == image + 1).all())}
-
-
-@program
-def numba_kernels():
-    from numba import cuda
-
-    @cuda.jit
-    def add(a, b, out):
-        i = cuda.grid(1)
-        if i < out.size:
-            out[i] = a[i] + b[i]
-
-    a = numpy.arange(5000, dtype=numpy.float32)
-    out = numpy.zeros_like(a)
-    add[40, 128](a, a * 2, out)
-    mapped = cuda.mapped_array(100, dtype=numpy.float32)
-    mapped[:] = 1
-    add[1, 128](mapped, mapped, mapped)
-    cuda.synchronize()
-    return {"sum": float(out.sum()), "mapped": float(mapped.sum())}
 
 
 @program
