@@ -62,7 +62,6 @@ constexpr withheld_attribute withheld[] = {
     WITHHELD(TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
              "semaphores of another machine mean nothing here"),
     WITHHELD(COOPERATIVE_MULTI_DEVICE_LAUNCH, "one launch over several devices is not carried"),
-    WITHHELD(TENSOR_MAP_ACCESS_SUPPORTED, "tensor maps are not carried yet"),
     WITHHELD(UNIFIED_FUNCTION_POINTERS, "function pointers of another machine mean nothing here"),
     WITHHELD(MULTICAST_SUPPORTED, "multicast objects are not carried yet"),
     WITHHELD(MEM_DECOMPRESS_ALGORITHM_MASK, "batched decompression is not carried yet"),

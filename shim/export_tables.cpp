@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/export_tables.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "shim/context_storage.hpp"
 #include "shim/contexts.hpp"
 #include "shim/entry.hpp"
+#include "shim/generated/custom.hpp"
 #include "shim/images.hpp"
 #include "shim/log.hpp"
 
@@ -40,13 +45,37 @@ enum class table_id {
   jit_cache
 };
 
+constexpr const char* name_of(table_id table) {
+  switch (table) {
+    case table_id::cudart_interface:
+      return "6bd5fb6c (the runtime's own)";
+    case table_id::tools_tls:
+      return "42d85a81 (current context)";
+    case table_id::callback_hooks:
+      return "a094798c (callbacks of the runtime)";
+    case table_id::context_checks:
+      return "263e8860 (context checks)";
+    case table_id::requirements:
+      return "f8cff951 (requirements and log)";
+    case table_id::tools_context:
+      return "21318c60 (contexts for tools)";
+    case table_id::tools_module:
+      return "6e163fbe (modules for tools)";
+    case table_id::sm_map:
+      return "1734dc26 (GPC of each TPC)";
+    case table_id::jit_cache:
+      return "da9151d3 (cache of compiled code)";
+  }
+  return "?";
+}
+
 // One function for each slot, so that the log can say which was called.
 template <table_id Table, std::size_t Slot>
 CUresult unknown_slot() {
   static once said;
   if (said.first())
     log_debug("slot {} of export table {} was called, which is not supported", Slot,
-              static_cast<int>(Table));
+              name_of(Table));
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -230,20 +259,47 @@ CUresult library_log(const char* domain, int severity, const char* format, std::
 int each_kernel(CUcontext, CUmodule module, void (*callback)(void*, CUfunction), void* opaque,
                 CUmodule) {
   int count = 0;
-  const CUresult r =
-      enter("export table: each kernel", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-        image_record* image = find_module(module);
-        if (image == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-        std::vector<std::uint64_t> functions;
-        {
-          std::lock_guard lock(image->mutex);
-          for (const auto& [name, handle] : image->kernels) functions.push_back(handle);
-        }
-        for (const auto handle : functions) callback(opaque, handle_from<CUfunction>(handle));
-        count = static_cast<int>(functions.size());
-        return CUDA_SUCCESS;
-      });
-  return r == CUDA_SUCCESS ? count : 0;
+  enter("export table: each kernel", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    unsigned known = 0;
+    if (callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult r = custom::cuModuleGetFunctionCount(&known, module); r != CUDA_SUCCESS)
+      return r;
+    std::vector<CUfunction> functions(known);
+    const CUresult r = custom::cuModuleEnumerateFunctions(functions.data(), known, module);
+    if (r != CUDA_SUCCESS) return r;
+    for (const auto function : functions) callback(opaque, function);
+    count = static_cast<int>(known);
+    return CUDA_SUCCESS;
+  });
+  return count;
+}
+
+// ---- which GPC and row each TPC belongs to ----
+
+// The caller knows how many TPCs there are and may read that many; a server that sent fewer must
+// not make it read beyond.
+std::uint8_t* copy_of_map(const wire::bytes_view& bytes) {
+  constexpr std::size_t entries_min = 1024;
+  auto* copy =
+      static_cast<std::uint8_t*>(std::calloc(std::max<std::size_t>(bytes.size, entries_min), 1));
+  if (copy != nullptr && bytes.size != 0) std::memcpy(copy, bytes.data, bytes.size);
+  return copy;
+}
+
+CUresult sm_map(std::uint8_t** gpc, std::uint8_t** row) {
+  return enter("export table: SM map", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    if (gpc == nullptr || row == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto a = cached_call<msg::sm_map>({});
+    if (a.result != CUDA_SUCCESS) return a.result;
+    *gpc = copy_of_map(a.body.gpc);
+    *row = copy_of_map(a.body.row);
+    return *gpc != nullptr && *row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  });
+}
+CUresult sm_map_free(std::uint8_t* gpc, std::uint8_t* row) {
+  std::free(gpc);
+  std::free(row);
+  return CUDA_SUCCESS;
 }
 
 // ---- JIT compute cache: always a miss ----
@@ -273,7 +329,7 @@ struct tables {
   std::array<slot, 37> requirements = make_table<table_id::requirements, 37>();
   std::array<slot, 93> tools_context = make_table<table_id::tools_context, 93>();
   std::array<slot, 99> tools_module = make_table<table_id::tools_module, 99>();
-  std::array<slot, 17> sm_map = make_table<table_id::sm_map, 17>();
+  std::array<slot, 17> sm_map_table = make_table<table_id::sm_map, 17>();
   std::array<slot, 7> jit_cache = make_table<table_id::jit_cache, 7>();
 
   tables() {
@@ -304,6 +360,8 @@ struct tables {
     tools_context[39] = at(&stream_number);
     tools_context[51] = at(&stream_itself);
     tools_module[7] = at(&each_kernel);
+    sm_map_table[4] = at(&sm_map);
+    sm_map_table[13] = at(&sm_map_free);
     jit_cache[1] = at(&cache_open);
     jit_cache[2] = at(&nothing_to_do);
     jit_cache[3] = at(&cache_find);
@@ -365,16 +423,18 @@ const void* export_table(const CUuuid& id) {
        t.tools_module.data()},
       {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
         0xca},
-       t.sm_map.data()},
+       t.sm_map_table.data()},
       {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
         0x28},
        t.jit_cache.data()},
   };
   for (const auto& entry : list)
     if (std::memcmp(entry.id.data(), id.bytes, sizeof id.bytes) == 0) return entry.table;
-  log_debug("an export table that is not served was asked for: {:02x}{:02x}{:02x}{:02x}...",
-            static_cast<std::uint8_t>(id.bytes[0]), static_cast<std::uint8_t>(id.bytes[1]),
-            static_cast<std::uint8_t>(id.bytes[2]), static_cast<std::uint8_t>(id.bytes[3]));
+  if (debug_log_wanted()) {
+    std::string text;
+    for (const char byte : id.bytes) text += fmt::format("{:02x}", static_cast<std::uint8_t>(byte));
+    log_debug("the export table {} was asked for, which is not served", text);
+  }
   return nullptr;
 }
 

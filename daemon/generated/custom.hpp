@@ -8,6 +8,7 @@
 
 namespace gpuwire::daemon::custom {
 
+outcome sm_map(call_context& c, const msg::sm_map::request& q);
 outcome session_open(call_context& c, const msg::session_open::request& q);
 outcome lane_end(call_context& c, const msg::lane_end::request& q);
 outcome sync(call_context& c, const msg::sync::request& q);
@@ -36,5 +37,6 @@ outcome stream_attribute_set(call_context& c, const msg::stream_attribute_set::r
 outcome event_create(call_context& c, const msg::event_create::request& q);
 outcome event_destroy(call_context& c, const msg::event_destroy::request& q);
 outcome event_record(call_context& c, const msg::event_record::request& q);
+outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
 
 }  // namespace gpuwire::daemon::custom

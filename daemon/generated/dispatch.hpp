@@ -35,6 +35,7 @@ outcome cuDeviceGetP2PAttribute(call_context& c, wire::decoder& in);
 outcome cuDeviceGetP2PAtomicCapabilities(call_context& c, wire::decoder& in);
 outcome cuDeviceGetHostAtomicCapabilities(call_context& c, wire::decoder& in);
 outcome cuDeviceGetExecAffinitySupport(call_context& c, wire::decoder& in);
+outcome sm_map(call_context& c, wire::decoder& in);
 outcome cuEventQuery(call_context& c, wire::decoder& in);
 outcome cuEventElapsedTime(call_context& c, wire::decoder& in);
 outcome cuEventElapsedTime_v2(call_context& c, wire::decoder& in);
@@ -104,6 +105,7 @@ outcome cuStreamWaitValue32(call_context& c, wire::decoder& in);
 outcome cuStreamWaitValue32_v2(call_context& c, wire::decoder& in);
 outcome cuStreamWaitValue64(call_context& c, wire::decoder& in);
 outcome cuStreamWaitValue64_v2(call_context& c, wire::decoder& in);
+outcome tensor_map(call_context& c, wire::decoder& in);
 
 }  // namespace dispatch
 }  // namespace gpuwire::daemon

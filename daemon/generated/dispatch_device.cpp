@@ -113,4 +113,10 @@ outcome cuDeviceGetExecAffinitySupport(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuDeviceGetExecAffinitySupport>(result, r);
 }
 
+outcome sm_map(call_context& c, wire::decoder& in) {
+  msg::sm_map::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::sm_map(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

@@ -27,6 +27,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuDeviceGetP2PAtomicCapabilities::call_id: return &dispatch::cuDeviceGetP2PAtomicCapabilities;
     case msg::cuDeviceGetHostAtomicCapabilities::call_id: return &dispatch::cuDeviceGetHostAtomicCapabilities;
     case msg::cuDeviceGetExecAffinitySupport::call_id: return &dispatch::cuDeviceGetExecAffinitySupport;
+    case msg::sm_map::call_id: return &dispatch::sm_map;
     case msg::cuEventQuery::call_id: return &dispatch::cuEventQuery;
     case msg::cuEventElapsedTime::call_id: return &dispatch::cuEventElapsedTime;
     case msg::cuEventElapsedTime_v2::call_id: return &dispatch::cuEventElapsedTime_v2;
@@ -96,6 +97,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuStreamWaitValue32_v2::call_id: return &dispatch::cuStreamWaitValue32_v2;
     case msg::cuStreamWaitValue64::call_id: return &dispatch::cuStreamWaitValue64;
     case msg::cuStreamWaitValue64_v2::call_id: return &dispatch::cuStreamWaitValue64_v2;
+    case msg::tensor_map::call_id: return &dispatch::tensor_map;
     default: return nullptr;
   }
 }

@@ -358,10 +358,6 @@ GPUWIRE_EXPORT CUresult cuSurfObjectDestroy(CUsurfObject) { return refuse("cuSur
 GPUWIRE_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUsurfObject) { return refuse("cuSurfObjectGetResourceDesc"); }
 GPUWIRE_EXPORT CUresult cuSurfRefGetArray(CUarray *, CUsurfref) { return refuse("cuSurfRefGetArray"); }
 GPUWIRE_EXPORT CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) { return refuse("cuSurfRefSetArray"); }
-GPUWIRE_EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) { return refuse("cuTensorMapEncodeIm2col"); }
-GPUWIRE_EXPORT CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, int, int, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapIm2ColWideMode, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) { return refuse("cuTensorMapEncodeIm2colWide"); }
-GPUWIRE_EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) { return refuse("cuTensorMapEncodeTiled"); }
-GPUWIRE_EXPORT CUresult cuTensorMapReplaceAddress(CUtensorMap *, void *) { return refuse("cuTensorMapReplaceAddress"); }
 GPUWIRE_EXPORT CUresult cuTexObjectCreate(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const CUDA_RESOURCE_VIEW_DESC *) { return refuse("cuTexObjectCreate"); }
 GPUWIRE_EXPORT CUresult cuTexObjectDestroy(CUtexObject) { return refuse("cuTexObjectDestroy"); }
 GPUWIRE_EXPORT CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUtexObject) { return refuse("cuTexObjectGetResourceDesc"); }

@@ -32,3 +32,8 @@ TEST_CASE("cuDeviceGetExecAffinitySupport survives the wire and refuses every sh
   gpuwire::test::probe<gpuwire::msg::cuDeviceGetExecAffinitySupport::request>();
   gpuwire::test::probe<gpuwire::msg::cuDeviceGetExecAffinitySupport::reply>();
 }
+
+TEST_CASE("sm_map survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::sm_map::request>();
+  gpuwire::test::probe<gpuwire::msg::sm_map::reply>();
+}

@@ -47,6 +47,7 @@ constexpr call_info table[] = {
     {0x0113, "cuDeviceGetP2PAtomicCapabilities", call_class::called, false, false, 0x2874b569814014cd},
     {0x0114, "cuDeviceGetHostAtomicCapabilities", call_class::called, false, false, 0x5ae1726107cb3383},
     {0x0115, "cuDeviceGetExecAffinitySupport", call_class::cached, false, false, 0x1232d0da12ad75c5},
+    {0x01f0, "sm_map", call_class::cached, false, false, 0xaaf49ccd5fb3123f},
     {0x0201, "cuCtxGetFlags", call_class::called, false, false, 0x91a5da91a538f638},
     {0x0202, "cuCtxSetFlags", call_class::called, false, false, 0x2f5395eff20ee2eb},
     {0x0203, "cuCtxGetId", call_class::cached, false, false, 0x2cb6d960bda3e413},
@@ -100,6 +101,7 @@ constexpr call_info table[] = {
     {0x0801, "cuOccupancyMaxActiveBlocksPerMultiprocessor", call_class::cached, false, false, 0xd6025371cacb5dab},
     {0x0802, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", call_class::cached, false, false, 0x4d57e846a153952f},
     {0x0803, "cuOccupancyAvailableDynamicSMemPerBlock", call_class::cached, false, false, 0xc44be84c26725b17},
+    {0x3001, "tensor_map", call_class::called, false, false, 0x6238e13f4cdcbbb2},
 };
 
 }  // namespace

@@ -12,3 +12,4 @@
 #include "wire/generated/messages_module.hpp"
 #include "wire/generated/messages_occupancy.hpp"
 #include "wire/generated/messages_stream.hpp"
+#include "wire/generated/messages_tensor.hpp"

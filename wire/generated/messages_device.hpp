@@ -168,4 +168,23 @@ struct cuDeviceGetExecAffinitySupport {
   };
 };
 
+struct sm_map {
+  static constexpr std::uint16_t call_id = 0x01f0;
+  static constexpr const char* name = "sm_map";
+  static constexpr std::uint64_t fingerprint = 0xaaf49ccd5fb3123f;
+  struct request {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+  struct reply {
+    wire::bytes_view gpc{};
+    wire::bytes_view row{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.gpc);
+      v(self.row);
+    }
+  };
+};
+
 }  // namespace gpuwire::msg
