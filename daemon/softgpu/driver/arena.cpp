@@ -30,6 +30,20 @@ std::uint64_t wanted_place() {
 
 }  // namespace
 
+std::optional<std::uint64_t> reserve_addresses(std::uint64_t bytes, std::uint64_t align,
+                                               std::uint64_t hint) {
+  if (bytes > UINT64_MAX - align) return std::nullopt;
+  auto* wanted = reinterpret_cast<void*>(hint != 0 ? hint : wanted_place());
+  void* got =
+      mmap(wanted, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) return std::nullopt;
+  const auto start = reinterpret_cast<std::uint64_t>(got);
+  const std::uint64_t base = round_up(start, align), end = base + bytes;
+  if (base > start) munmap(got, base - start);
+  if (start + align > base) munmap(reinterpret_cast<void*>(end), start + align - base);
+  return base;
+}
+
 arena::arena(std::uint64_t bytes) {
   for (reserved_ = round_up(bytes, huge_page); reserved_ >= 4 * huge_page;
        reserved_ = round_up(reserved_ / 2, huge_page)) {

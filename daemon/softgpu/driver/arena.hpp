@@ -13,6 +13,11 @@
 
 namespace gpuwire::softgpu {
 
+// Address space without access, its start a multiple of `align` (a power of two), near `hint` where
+// that is free, else where the arenas lie. Nothing when the process may not have so much.
+std::optional<std::uint64_t> reserve_addresses(std::uint64_t bytes, std::uint64_t align,
+                                               std::uint64_t hint = 0);
+
 class arena {
  public:
   // Reserves about `bytes`, less when the process may not have that much address space.

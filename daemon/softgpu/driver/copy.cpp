@@ -63,7 +63,10 @@ bool is_pageable(const operand& which, std::uint64_t bytes) {
   require(which.address != 0 && bytes - 1 <= UINT64_MAX - which.address);
   auto& table = memory_table::instance();
   if (auto found = table.find(which.address)) {
-    require(found->kind != memory_kind::heap && found->contains(which.address, bytes));
+    require(found->kind != memory_kind::heap);
+    auto whole = table.find_range(which.address, bytes);
+    // Mapped memory that no device may use yet is nobody's.
+    require(whole && (whole->has_context() || whole->readers != 0));
     return false;
   }
   require(which.what != side::device && !table.is_reserved(which.address) &&

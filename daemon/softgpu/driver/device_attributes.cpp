@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of cuDeviceGetAttribute. What the soft GPU cannot do is reported as 0, so that
-// programs do not try it: managed memory, virtual memory management, clusters, arrays
+// programs do not try it: managed memory, clusters, arrays
 // and textures (every texture limit is 0), IPC, GPUDirect. The compute capability is 9.0: PTX for
 // anything up to it is taken.
 #include <unistd.h>
@@ -110,6 +110,8 @@ std::optional<int> device_attribute(const device& on, int attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED:
       return 1;
     default:

@@ -23,7 +23,8 @@ enum class handle_kind : std::uint64_t {
   function,
   library,
   kernel,
-  pool
+  pool,
+  physical
 };
 
 template <typename Object, typename Handle, handle_kind Kind>

@@ -103,6 +103,21 @@ std::optional<allocation> memory_table::find(std::uint64_t address) const {
   return current_.load()->find(address);
 }
 
+std::optional<allocation> memory_table::find_range(std::uint64_t address,
+                                                   std::uint64_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto& now = *current_.load();
+  auto first = now.find(address);
+  for (auto part = first; part; part = now.find(address)) {
+    if (part->contains(address, bytes)) return first;
+    if (part->kind != memory_kind::mapped || first->kind != memory_kind::mapped) break;
+    const std::uint64_t inside = part->base + part->bytes - address;
+    address += inside;
+    bytes -= inside;
+  }
+  return std::nullopt;
+}
+
 void memory_table::insert(const allocation& entry) {
   auto next = std::make_unique<index>(*current_.load());
   if (next->chunks.empty()) {
@@ -317,7 +332,31 @@ bool memory_table::is_reserved(std::uint64_t address) const {
   for (const auto& [key, window] : arenas_) {
     if (window->contains(address)) return true;
   }
-  return false;
+  auto after = reservations_.upper_bound(address);
+  return after != reservations_.begin() && (--after, address - after->first < after->second);
+}
+
+void memory_table::add_reservation(std::uint64_t base, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  reservations_.emplace(base, bytes);
+}
+
+void memory_table::remove_reservation(std::uint64_t base) {
+  std::lock_guard lock(mutex_);
+  reservations_.erase(base);
+}
+
+bool memory_table::charge(const device& on, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto& used = used_[on.ordinal];
+  if (bytes > on.memory_bytes - std::min(used, on.memory_bytes)) return false;
+  used += bytes;
+  return true;
+}
+
+void memory_table::discharge(const device& on, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_[on.ordinal] -= bytes;
 }
 
 std::uint64_t memory_table::used_bytes(int device_ordinal) const {

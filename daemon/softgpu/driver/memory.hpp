@@ -23,8 +23,18 @@ namespace gpuwire::softgpu {
 
 struct device;
 
-// Memory of a pool belongs to no context: which devices may use it is in the allocation's masks.
-enum class memory_kind : std::uint8_t { device, host, registered, module, heap, pool, host_pool };
+// Memory of a pool and mapped memory belong to no context: which devices may use them is in the
+// allocation's masks.
+enum class memory_kind : std::uint8_t {
+  device,
+  host,
+  registered,
+  module,
+  heap,
+  pool,
+  host_pool,
+  mapped
+};
 
 struct allocation {
   std::uint64_t base = 0;
@@ -43,7 +53,10 @@ struct allocation {
     return kind == memory_kind::host || kind == memory_kind::registered ||
            kind == memory_kind::host_pool;
   }
-  bool has_context() const { return kind != memory_kind::pool && kind != memory_kind::host_pool; }
+  bool has_context() const {
+    return kind != memory_kind::pool && kind != memory_kind::host_pool &&
+           kind != memory_kind::mapped;
+  }
   bool contains(std::uint64_t address) const { return address - base < bytes; }
   bool contains(std::uint64_t address, std::uint64_t count) const {
     return contains(address) && count <= bytes - (address - base);
@@ -76,13 +89,22 @@ class memory_table {
   void remove_of_context(unsigned context_id);
 
   std::optional<allocation> find(std::uint64_t address) const;
-  // The same, lock-free, for compute threads.
+  // The allocation that contains the whole range. Mapped memory counts as one as far as mappings
+  // follow each other without a gap; the first of them is returned.
+  std::optional<allocation> find_range(std::uint64_t address, std::uint64_t bytes) const;
+  // find(), lock-free, for compute threads.
   std::optional<allocation> find_from_kernel(std::uint64_t address) const;
-  // True for an address that this library reserved but that is no live allocation.
+  // True for an address that this library reserved, whether it is a live allocation or not.
   bool is_reserved(std::uint64_t address) const;
 
   std::uint64_t used_bytes(int device_ordinal) const;
 
+  // Address space without memory that is known to is_reserved().
+  void add_reservation(std::uint64_t base, std::uint64_t bytes);
+  void remove_reservation(std::uint64_t base);
+  // Memory that lies elsewhere but is the device's: false when there is not so much left.
+  bool charge(const device& on, std::uint64_t bytes);
+  void discharge(const device& on, std::uint64_t bytes);
   // Memory that counts as used but that no address names yet. Its owner enters the parts it gives
   // out, and takes them out again before it gives the memory back.
   std::optional<std::uint64_t> reserve_backing(const device& on, memory_kind kind,
@@ -121,6 +143,7 @@ class memory_table {
   mutable std::mutex mutex_;
   std::map<int, std::unique_ptr<arena>> arenas_;  // by device; -1 is the host's
   std::map<int, std::uint64_t> used_;
+  std::map<std::uint64_t, std::uint64_t> reservations_;  // base -> bytes
   std::uint64_t last_buffer_id_ = 0;
   std::atomic<const index*> current_;
   mutable std::atomic<std::uint64_t> epoch_{1};

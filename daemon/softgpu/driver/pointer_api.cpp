@@ -6,6 +6,7 @@
 #include "guard.hpp"
 #include "memory.hpp"
 #include "pool.hpp"
+#include "vmm.hpp"
 
 using namespace gpuwire::softgpu;
 
@@ -23,6 +24,19 @@ CUcontext owner_handle(unsigned id) {
     if (each->id == id) found = each->handle;
   });
   return found;
+}
+
+// Of mapped memory it is the reservation, not the mapping.
+std::pair<std::uint64_t, std::uint64_t> addressable_range(const allocation& range) {
+  if (range.kind == memory_kind::mapped) {
+    if (auto whole = reservation_at(range.base)) return *whole;
+  }
+  return {range.base, range.bytes};
+}
+
+unsigned long long allowed_handle_types(CUdeviceptr address) {
+  const auto memory = physical_at(address);
+  return memory ? memory->properties.requestedHandleTypes : 0;
 }
 
 CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CUdeviceptr address,
@@ -45,9 +59,9 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return give<int>(out, range.device_ordinal);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return give<CUdeviceptr>(out, range.base);
+      return give<CUdeviceptr>(out, addressable_range(range).first);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return give<std::size_t>(out, range.bytes);
+      return give<std::size_t>(out, addressable_range(range).second);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return give<char>(out, 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -56,7 +70,7 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return give<char>(out, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give<unsigned long long>(out, 0);
+      return give<unsigned long long>(out, allowed_handle_types(address));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give<int>(out, range.writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                            : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ);

@@ -62,7 +62,7 @@ TEST_CASE("exactly the attributes that the driver knows are answered") {
   CHECK(value_of(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) == 1);
   CHECK(value_of(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) == 0);
   CHECK(value_of(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 1);
-  CHECK(value_of(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0);
+  CHECK(value_of(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 1);
 }
 
 TEST_CASE("memory accounting follows allocations") {

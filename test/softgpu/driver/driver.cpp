@@ -3,6 +3,9 @@
 
 #include <dlfcn.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 namespace {
@@ -56,4 +59,17 @@ CUfunction test_module::function(const char* name) const {
   CUfunction found = nullptr;
   REQUIRE_OK(driver(cuModuleGetFunction)(&found, handle, name));
   return found;
+}
+
+bool passes_in_another_process(const std::string& name,
+                               const std::vector<std::pair<std::string, std::string>>& variables) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const auto& [variable, value] : variables) setenv(variable.c_str(), value.c_str(), 1);
+    execl("/proc/self/exe", "test_softcuda", name.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
 }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "test/catch.hpp"
@@ -72,3 +73,8 @@ std::vector<Value> host_copy(CUdeviceptr address, std::size_t count) {
   REQUIRE_OK(driver(cuMemcpyDtoH_v2)(values.data(), address, count * sizeof(Value)));
   return values;
 }
+
+// Runs the hidden test case `name` of this program in another process, with `variables` set in its
+// environment. Returns whether it passed.
+bool passes_in_another_process(const std::string& name,
+                               const std::vector<std::pair<std::string, std::string>>& variables);
