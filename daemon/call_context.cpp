@@ -55,6 +55,7 @@ CUfunction call_context::loaded(CUfunction function) {
   auto state = CU_FUNCTION_LOADING_STATE_LOADED;
   if (function == nullptr || d.cuFuncIsLoaded == nullptr || d.cuFuncLoad == nullptr)
     return function;
+  capture_mode_scope relaxed(d, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (d.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
       state == CU_FUNCTION_LOADING_STATE_UNLOADED) {
     if (const auto result = d.cuFuncLoad(function); result != CUDA_SUCCESS) fail(result);
@@ -75,10 +76,19 @@ void* call_context::find(handle_kind kind, std::uint64_t id) {
     }
     return found->native;
   }
-  if (kind != handle_kind::context)
-    fail(CUDA_ERROR_INVALID_HANDLE);
-  else
-    fail(table.is_stale(id) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT);
+  switch (kind) {
+    case handle_kind::context:
+      fail(table.is_stale(id) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT);
+      break;
+    case handle_kind::graph:
+    case handle_kind::graph_node:
+    case handle_kind::graph_exec:
+    case handle_kind::user_object:
+      fail(CUDA_ERROR_INVALID_VALUE);  // the driver's answer to a null one
+      break;
+    default:
+      fail(CUDA_ERROR_INVALID_HANDLE);
+  }
   return nullptr;
 }
 
@@ -88,6 +98,10 @@ std::uint64_t call_context::mint(handle_kind kind, void* native) {
     case handle_kind::context:
     case handle_kind::library:
     case handle_kind::kernel:
+    case handle_kind::graph:
+    case handle_kind::graph_node:
+    case handle_kind::graph_exec:
+    case handle_kind::user_object:
       break;  // none of these dies with a context
     default:
       owner.context = ticket_.context;

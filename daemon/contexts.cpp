@@ -18,9 +18,7 @@ thread_local thread_state current;
 // The daemon's own housekeeping must never be what makes an application's stream capture fail.
 // Possible once the driver is initialised.
 void relax_capture_mode(const driver_table& d) {
-  if (d.cuThreadExchangeStreamCaptureMode == nullptr) return;
-  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  current.relaxed = d.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+  current.relaxed = set_capture_mode(d, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
 }  // namespace

@@ -168,6 +168,13 @@ class incoming_copy final : public wire::bulk_sink {
   CUresult result_ = CUDA_SUCCESS;
 };
 
+// A capture would need the source at every replay.
+CUresult captured(call_context& c, const call::request& q, const stream_reference& s) {
+  auto& captures = c.owner().captures;
+  return q.synchronous || !captures.captures(s.native) ? captures.refusal(s.native)
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 outcome bulk_copy(call_context& c, const call::request& q) {
   auto& w = c.owner();
   c.bulk_taken();
@@ -176,6 +183,8 @@ outcome bulk_copy(call_context& c, const call::request& q) {
   auto problem = c.failure();
   if (problem == CUDA_SUCCESS && (!c.enter(s.context) || s.context == 0))
     problem = CUDA_ERROR_INVALID_CONTEXT;
+  if (problem == CUDA_SUCCESS && w.captures.touches(s.native))
+    problem = captured(c, q, s);
   if (problem != CUDA_SUCCESS || q.bytes == 0) {
     w.session->expect_bulk(c.ticket().sequence, nullptr, q.bytes);
     c.count_operation(q.stream, s);
@@ -193,6 +202,7 @@ outcome bulk_copy(call_context& c, const call::request& q) {
 CUresult inline_copies::copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes,
                              const stream_reference& s) {
   const auto& d = worker_.driver();
+  capture_mode_scope relaxed(d, CU_STREAM_CAPTURE_MODE_RELAXED);
   recycle();
   // Up to here the driver itself takes a copy of pageable memory before it returns, without waiting
   // for the stream.
@@ -264,7 +274,9 @@ outcome copy_to_device(call_context& c, const call::request& q) {
   auto result = c.failure();
   if (result == CUDA_SUCCESS) {
     c.enter(c.ticket().context);
-    result = c.owner().incoming.copy(q.destination, q.data.data, q.bytes, s);
+    result = c.owner().captures.touches(s.native)
+                 ? captured(c, q, s)
+                 : c.owner().incoming.copy(q.destination, q.data.data, q.bytes, s);
   }
   c.count_operation(q.stream, s, q.bytes);
   return c.finish<call>(result, {});

@@ -135,6 +135,11 @@ outcome copy_from_device(call_context& c, const call::request& q) {
   if (c.failed()) return c.finish<call>(c.failure(), {});
   if (!c.enter(s.context) || s.context == 0) return c.finish<call>(CUDA_ERROR_INVALID_CONTEXT, {});
   if (q.bytes == 0) return c.finish<call>(CUDA_SUCCESS, {});
+  auto& captures = c.owner().captures;
+  if (captures.touches(s.native)) {
+    const auto refused = q.synchronous || !captures.captures(s.native);
+    return c.finish<call>(refused ? captures.refusal(s.native) : CUDA_ERROR_NOT_SUPPORTED, {});
+  }
   if (q.bytes <= wire::limits::reply_inline_bytes_max) return small_copy(c, q, s);
   c.owner().lanes.run(c.ticket().lane,
                       [&w = c.owner(), ticket = c.ticket(), s, source = q.source, bytes = q.bytes] {

@@ -66,6 +66,7 @@ void credit_keeper::count(const credit_key& key, std::uint64_t bytes, CUstream n
 }
 
 void credit_keeper::place_marker(const credit_key& key, stream_place& place) {
+  capture_mode_scope relaxed(worker_.driver(), CU_STREAM_CAPTURE_MODE_RELAXED);
   marker m;
   const auto totals = ledger_.mark(key);
   m.key = key;
@@ -73,7 +74,13 @@ void credit_keeper::place_marker(const credit_key& key, stream_place& place) {
   m.bytes = totals.bytes;
   m.context = place.context;
   enter_context(worker_, place.context);
-  if (!write_word(m, place)) {
+  if (worker_.captures.touches(place.native)) {
+    // Nothing of ours belongs into a capture, and what was captured is not outstanding: it is complete when the
+    // operations before the capture are, the last of which has a marker or too few to matter followed.
+    if (!place.word) return tell(m);
+    m.word = place.word;
+    m.value = place.word->value;
+  } else if (!write_word(m, place)) {
     auto problem = CUDA_SUCCESS;
     m.event = worker_.events.acquire(place.context, problem);
     if (problem == CUDA_SUCCESS) problem = worker_.driver().cuEventRecord(m.event, place.native);

@@ -17,6 +17,7 @@ CUevent event_pool::acquire(std::uint32_t context, CUresult& problem) {
     }
   }
   CUevent event = nullptr;
+  capture_mode_scope relaxed(worker_.driver(), CU_STREAM_CAPTURE_MODE_RELAXED);
   problem =
       worker_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
   return problem == CUDA_SUCCESS ? event : nullptr;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "daemon/call_context.hpp"
@@ -34,6 +35,9 @@ void carry_out(worker& w, executor* e, const wire::frame_header& header,
     return;
   }
   enter_context(w, header.context);
+  std::optional<capture_mode_scope> strict;
+  if (e != nullptr && w.captures.prohibits(header.lane))
+    strict.emplace(w.driver(), CU_STREAM_CAPTURE_MODE_GLOBAL);
   wire::decoder in(body.data(), body.size());
   auto result = outcome::malformed;
   try {
@@ -100,6 +104,8 @@ void executor::take(const wire::received_frame& frame) {
 // later is concurrent with them. Posted slow ones hand their driver call to the reaper themselves.
 bool executor::belongs_on_lane(const wire::received_frame& frame, bool slow) const {
   if (frame.header.kind != wire::frame_kind::command_called) return false;
+  // The driver is to refuse it, which only the executor's thread can bring about; what it does not refuse is not slow.
+  if (worker_.captures.prohibits(frame.header.lane)) return false;
   return slow || (frame.header.call == msg::cuMemGetInfo_v2::call_id && !worker_.frees.idle());
 }
 

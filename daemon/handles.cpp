@@ -176,6 +176,21 @@ std::vector<void*> handle_table::remove_parent(wire::handle_id parent) {
       });
 }
 
+std::vector<wire::handle_id> handle_table::remove_family(wire::handle_id parent) {
+  std::vector<wire::handle_id> removed;
+  std::lock_guard lock(mutex_);
+  remove_where(
+      chunks_, chunk_entries, [&](const entry& e) { return parent != 0 && e.parent == parent; },
+      [&](std::uint32_t index, entry& e) {
+        const auto generation = static_cast<std::uint16_t>(e.tag.load() >> 1);
+        removed.push_back(wire::make_handle(0, kind_, generation, index));
+        void* native = clear(index, e);
+        free_.push_back(index);
+        return native;
+      });
+  return removed;
+}
+
 wire::handle_id handle_table::parent_of(wire::handle_id id) const {
   std::lock_guard lock(mutex_);
   const auto* e = at(wire::handle_index(id));

@@ -54,6 +54,8 @@ class handle_table {
   // Removes what belongs to a context or an image; returns the driver's pointers.
   std::vector<void*> remove_context(std::uint32_t context);
   std::vector<void*> remove_parent(wire::handle_id parent);
+  // The same; returns the handles.
+  std::vector<wire::handle_id> remove_family(wire::handle_id parent);
 
   // The image that a live entry depends on; 0 when none.
   wire::handle_id parent_of(wire::handle_id id) const;

@@ -45,6 +45,9 @@ outcome sync_context(call_context& c, std::uint64_t handle) {
     context = wire::handle_index(handle);
   }
   if (!c.enter(context) || context == 0) return c.finish<msg::sync>(CUDA_ERROR_INVALID_CONTEXT, {});
+  // The driver refuses at once when a stream of the context captures, and says it in its own way.
+  if (c.owner().captures.any() && c.owner().captures.in_context(context))
+    return c.finish<msg::sync>(d.cuCtxSynchronize(), {});
   if (d.cuCtxRecordEvent != nullptr) {
     const auto found = c.owner().handles(handle_kind::context).find_index(context);
     if (found) {
@@ -74,6 +77,8 @@ outcome sync(call_context& c, const msg::sync::request& q) {
       const auto s = c.stream_of(q.handle);
       if (c.failed()) return c.finish<msg::sync>(c.failure(), {});
       if (s.context == 0) return c.finish<msg::sync>(CUDA_ERROR_INVALID_CONTEXT, {});
+      if (c.enter(s.context) && c.owner().captures.touches(s.native))
+        return c.finish<msg::sync>(c.owner().captures.refusal(s.native), {});
       return wait_for_record(
           c, s.context, [&](CUevent event) { return c.driver().cuEventRecord(event, s.native); });
     }
@@ -96,6 +101,7 @@ outcome lane_end(call_context& c, const msg::lane_end::request&) {
   auto& w = c.owner();
   w.streams_of_threads.lane_gone(c.ticket());
   w.credits.lane_gone(c.ticket().lane);
+  w.captures.lane_gone(c.ticket().lane);
   w.lanes.end(c.ticket().lane);
   return c.finish<msg::lane_end>(CUDA_SUCCESS, {});
 }
@@ -118,6 +124,7 @@ outcome stream_destroy(call_context& c, const msg::stream_destroy::request& q) {
   if (!removed) return c.finish<msg::stream_destroy>(CUDA_ERROR_INVALID_HANDLE, {});
   const auto stream = static_cast<CUstream>(removed->native);
   w.credits.stream_gone({q.stream, 0, 0});
+  w.captures.stream_gone(stream);
   if (c.called()) return c.finish<msg::stream_destroy>(c.driver().cuStreamDestroy_v2(stream), {});
   w.frees.post(c.ticket(),
                [&w, stream] { return static_cast<int>(w.driver().cuStreamDestroy_v2(stream)); });

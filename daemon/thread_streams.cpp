@@ -10,6 +10,7 @@ CUstream thread_streams::get(std::uint32_t lane, std::uint32_t context, CUresult
   std::lock_guard lock(mutex_);
   auto& stream = streams_[{lane, context}];
   if (stream == nullptr) {
+    capture_mode_scope relaxed(worker_.driver(), CU_STREAM_CAPTURE_MODE_RELAXED);
     problem = worker_.driver().cuStreamCreate(&stream, CU_STREAM_DEFAULT);
     if (problem != CUDA_SUCCESS) stream = nullptr;
   }

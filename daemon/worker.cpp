@@ -42,11 +42,13 @@ worker::worker(std::unique_ptr<loaded_driver> d)
     : inline_staging(
           staging_settings(limits::staging_block_bytes_min, limits::staging_inline_bytes_max),
           [this](std::byte* data, std::size_t bytes, std::uint32_t) {
+            capture_mode_scope relaxed(driver(), CU_STREAM_CAPTURE_MODE_RELAXED);
             if (driver().cuMemHostRegister_v2)
               driver().cuMemHostRegister_v2(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
           }),
       bulk_staging(staging_settings(wire::limits::bulk_chunk_bytes, limits::staging_bulk_bytes_max),
                    [this](std::byte* data, std::size_t bytes, std::uint32_t) {
+                     capture_mode_scope relaxed(driver(), CU_STREAM_CAPTURE_MODE_RELAXED);
                      if (driver().cuMemHostRegister_v2)
                        driver().cuMemHostRegister_v2(data, bytes, CU_MEMHOSTREGISTER_PORTABLE);
                    }),
@@ -83,6 +85,7 @@ void worker::context_gone(std::uint32_t context) {
        {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::function}) {
     handles(kind).remove_context(context);
   }
+  captures.context_gone(context);
   events.context_gone(context);
   streams_of_threads.context_gone(context);
   inline_staging.context_gone(context);

@@ -12,10 +12,12 @@
 #include <memory>
 #include <string>
 
+#include "daemon/captures.hpp"
 #include "daemon/credits.hpp"
 #include "daemon/driver_loader.hpp"
 #include "daemon/event_pool.hpp"
 #include "daemon/generated/kinds.hpp"
+#include "daemon/graph_book.hpp"
 #include "daemon/handles.hpp"
 #include "daemon/inline_copies.hpp"
 #include "daemon/lanes.hpp"
@@ -79,6 +81,8 @@ struct worker {
   thread_streams streams_of_threads{*this};
   credit_keeper credits{*this};
   inline_copies incoming{*this};
+  capture_desk captures{*this};
+  graph_book graphs{*this};
   output_capture output;
   std::atomic<std::uint64_t> context_epoch{
       1};  // raised when a context is made or goes: threads then set theirs anew

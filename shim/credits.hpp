@@ -22,6 +22,7 @@ struct stream_credit {
   std::atomic<std::uint64_t> operations_issued{0}, operations_completed{0};
   std::atomic<std::uint64_t> bytes_issued{0}, bytes_completed{0};
   std::atomic<std::uint64_t> idle_at{0};  // see known_idle() in entry.hpp
+  std::atomic<bool> capturing{false};     // a capture began in this stream; see captures.hpp
 
   // A single copy above the limit may go when nothing else is outstanding.
   bool has_room(std::uint64_t bytes) const {

@@ -97,7 +97,8 @@ CUresult result_of(thread_state& t, wire::error transport, const wire::reply& r,
 
 bool posting_waits() {
   static const bool waits = synchronous_wanted();
-  return waits;
+  // While a stream captures, natively any call may be refused at once.
+  return waits || state().captures.load(std::memory_order_relaxed) != 0;
 }
 
 void reply_is_malformed(const char* name) {

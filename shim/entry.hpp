@@ -223,6 +223,7 @@ CUresult post(const typename Call::request& q) {
 inline bool known_idle(const std::atomic<std::uint64_t>& idle_at) {
   const wire::client& client = *state().client;
   return idle_at.load(std::memory_order_relaxed) == client.appended() &&
+         state().captures.load(std::memory_order_relaxed) == 0 &&
          client.state() == wire::error::ok;
 }
 

@@ -71,6 +71,12 @@ struct event_record {
   unsigned flags = 0;
 };
 
+// An executable graph.
+struct exec_record {
+  std::atomic<wire::handle_id> id{0};
+  bool watched = false;  // the driver may refuse a launch, so it is called
+};
+
 enum class memory_kind : std::uint8_t { device, global, pinned, registered };
 
 struct memory_entry {
@@ -124,7 +130,9 @@ struct process_state {
   flat_table<event_record> events;
   flat_table<kernel_record> kernels, functions;
   flat_table<image_record> modules, libraries;
+  flat_table<exec_record> execs;
   flat_table<lane_record> lanes;
+  std::atomic<unsigned> captures{0};  // of streams, in the whole process
   std::atomic<std::uint32_t> lanes_minted{0};
   handle_minter stream_ids{3}, event_ids{4};
   interval_map<memory_entry> memory;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "shim/attributes.hpp"
+#include "shim/captures.hpp"
 #include "shim/contexts.hpp"
 #include "shim/devices.hpp"
 #include "shim/entry.hpp"
@@ -77,11 +78,6 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   return CUDA_SUCCESS;
 }
 
-// The answer for a stream without operations of its own: both of them only ask.
-CUresult check(CUstream stream) {
-  return find_stream(stream).result;
-}
-
 }  // namespace
 
 stream_target find_stream(CUstream stream) {
@@ -123,14 +119,18 @@ stream_credit* credit_of(std::uint64_t stream, std::uint32_t context, std::uint3
 
 void restart_default_stream_credits(context_record& context) {
   process_state& s = state();
+  capture_is_over(context.legacy);
   context.legacy.restart();
   for (std::uint32_t lane = 1, end = s.lanes_minted.load(std::memory_order_relaxed); lane <= end;
        ++lane) {
     lane_record* l = s.lanes.find(lane);
     if (l == nullptr) continue;
     std::lock_guard lock(l->mutex);
-    for (const auto& [of, credit] : l->per_thread_streams)
-      if (of == context.index) credit->restart();
+    for (const auto& [of, credit] : l->per_thread_streams) {
+      if (of != context.index) continue;
+      capture_is_over(*credit);
+      credit->restart();
+    }
   }
 }
 
@@ -139,8 +139,10 @@ void forget_streams_of(std::uint32_t context) {
   for (std::uint32_t i = 1, end = s.stream_ids.end(); i < end; ++i) {
     stream_record* record = s.streams.find(i);
     if (record == nullptr || record->context.load(std::memory_order_relaxed) != context) continue;
-    if (const auto id = record->id.exchange(0, std::memory_order_acq_rel); id != 0)
+    if (const auto id = record->id.exchange(0, std::memory_order_acq_rel); id != 0) {
+      capture_is_over(record->credit);
       s.stream_ids.give_back(id);
+    }
   }
 }
 
@@ -162,6 +164,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   msg::stream_destroy::request q;
   q.stream = id;
   const CUresult r = post<msg::stream_destroy>(q);
+  capture_is_over(record->credit);
   state().stream_ids.give_back(id);
   return r;
 }
@@ -247,39 +250,6 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   if (target.result != CUDA_SUCCESS) return target.result;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = context_of(target)->device;
-  return CUDA_SUCCESS;
-}
-
-// ---- nothing captures in this version ----
-
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  if (const CUresult r = check(hStream); r != CUDA_SUCCESS) return r;
-  if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                cuuint64_t*) {
-  return custom::cuStreamIsCapturing(hStream, captureStatus_out);
-}
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*) {
-  return custom::cuStreamIsCapturing(hStream, captureStatus_out);
-}
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                   const CUgraphEdgeData**, size_t*) {
-  return custom::cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || static_cast<unsigned>(*mode) > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
-  thread_state& t = self();
-  const auto before = static_cast<CUstreamCaptureMode>(t.capture_mode);
-  t.capture_mode = *mode;
-  *mode = before;
   return CUDA_SUCCESS;
 }
 

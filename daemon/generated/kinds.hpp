@@ -46,5 +46,21 @@ template <>
 struct native_type<handle_kind::function> {
   using type = CUfunction;
 };
+template <>
+struct native_type<handle_kind::graph> {
+  using type = CUgraph;
+};
+template <>
+struct native_type<handle_kind::graph_node> {
+  using type = CUgraphNode;
+};
+template <>
+struct native_type<handle_kind::graph_exec> {
+  using type = CUgraphExec;
+};
+template <>
+struct native_type<handle_kind::user_object> {
+  using type = CUuserObject;
+};
 
 }  // namespace gpuwire::daemon

@@ -107,9 +107,7 @@ GPUWIRE_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode, const CUDA_B
 GPUWIRE_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode, CUgraph *) { return refuse("cuGraphChildGraphNodeGetGraph"); }
 GPUWIRE_EXPORT CUresult cuGraphClone(CUgraph *, CUgraph) { return refuse("cuGraphClone"); }
 GPUWIRE_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *, CUgraph, CUcontext, unsigned int, unsigned int) { return refuse("cuGraphConditionalHandleCreate"); }
-GPUWIRE_EXPORT CUresult cuGraphCreate(CUgraph *, unsigned int) { return refuse("cuGraphCreate"); }
 GPUWIRE_EXPORT CUresult cuGraphDebugDotPrint(CUgraph, const char *, unsigned int) { return refuse("cuGraphDebugDotPrint"); }
-GPUWIRE_EXPORT CUresult cuGraphDestroy(CUgraph) { return refuse("cuGraphDestroy"); }
 GPUWIRE_EXPORT CUresult cuGraphDestroyNode(CUgraphNode) { return refuse("cuGraphDestroyNode"); }
 GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode, CUevent *) { return refuse("cuGraphEventRecordNodeGetEvent"); }
 GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode, CUevent) { return refuse("cuGraphEventRecordNodeSetEvent"); }
@@ -117,12 +115,10 @@ GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode, CUevent *) { r
 GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode, CUevent) { return refuse("cuGraphEventWaitNodeSetEvent"); }
 GPUWIRE_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *) { return refuse("cuGraphExecBatchMemOpNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph) { return refuse("cuGraphExecChildGraphNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec) { return refuse("cuGraphExecDestroy"); }
 GPUWIRE_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec, CUgraphNode, CUevent) { return refuse("cuGraphExecEventRecordNodeSetEvent"); }
 GPUWIRE_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec, CUgraphNode, CUevent) { return refuse("cuGraphExecEventWaitNodeSetEvent"); }
 GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresSignalNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec, cuuint64_t *) { return refuse("cuGraphExecGetFlags"); }
 GPUWIRE_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphExecHostNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphExecKernelNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphExecKernelNodeSetParams_v2"); }
@@ -137,15 +133,8 @@ GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode, 
 GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresWaitNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphGetEdges(CUgraph, CUgraphNode *, CUgraphNode *, size_t *) { return refuse("cuGraphGetEdges"); }
 GPUWIRE_EXPORT CUresult cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *, size_t *) { return refuse("cuGraphGetEdges_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphGetNodes(CUgraph, CUgraphNode *, size_t *) { return refuse("cuGraphGetNodes"); }
-GPUWIRE_EXPORT CUresult cuGraphGetRootNodes(CUgraph, CUgraphNode *, size_t *) { return refuse("cuGraphGetRootNodes"); }
 GPUWIRE_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode, CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeGetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t) { return refuse("cuGraphInstantiate"); }
-GPUWIRE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long) { return refuse("cuGraphInstantiateWithFlags"); }
-GPUWIRE_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *) { return refuse("cuGraphInstantiateWithParams"); }
-GPUWIRE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *) { return refuse("cuGraphInstantiateWithParams_ptsz"); }
-GPUWIRE_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t) { return refuse("cuGraphInstantiate_v2"); }
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode, CUgraphNode) { return refuse("cuGraphKernelNodeCopyAttributes"); }
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *) { return refuse("cuGraphKernelNodeGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphKernelNodeGetParams"); }
@@ -153,8 +142,6 @@ GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode, CUDA_KERNEL_N
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue *) { return refuse("cuGraphKernelNodeSetAttribute"); }
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphKernelNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphKernelNodeSetParams_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphLaunch(CUgraphExec, CUstream) { return refuse("cuGraphLaunch"); }
-GPUWIRE_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec, CUstream) { return refuse("cuGraphLaunch_ptsz"); }
 GPUWIRE_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *) { return refuse("cuGraphMemAllocNodeGetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode, CUdeviceptr *) { return refuse("cuGraphMemFreeNodeGetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode, CUDA_MEMCPY3D *) { return refuse("cuGraphMemcpyNodeGetParams"); }
@@ -167,15 +154,12 @@ GPUWIRE_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *
 GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode, CUgraphNode *, size_t *) { return refuse("cuGraphNodeGetDependentNodes"); }
 GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) { return refuse("cuGraphNodeGetDependentNodes_v2"); }
 GPUWIRE_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec, CUgraphNode, unsigned int *) { return refuse("cuGraphNodeGetEnabled"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetType(CUgraphNode, CUgraphNodeType *) { return refuse("cuGraphNodeGetType"); }
 GPUWIRE_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec, CUgraphNode, unsigned int) { return refuse("cuGraphNodeSetEnabled"); }
 GPUWIRE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode, CUgraphNodeParams *) { return refuse("cuGraphNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphReleaseUserObject(CUgraph, CUuserObject, unsigned int) { return refuse("cuGraphReleaseUserObject"); }
 GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t) { return refuse("cuGraphRemoveDependencies"); }
 GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t) { return refuse("cuGraphRemoveDependencies_v2"); }
 GPUWIRE_EXPORT CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned int, unsigned int) { return refuse("cuGraphRetainUserObject"); }
-GPUWIRE_EXPORT CUresult cuGraphUpload(CUgraphExec, CUstream) { return refuse("cuGraphUpload"); }
-GPUWIRE_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec, CUstream) { return refuse("cuGraphUpload_ptsz"); }
 GPUWIRE_EXPORT CUresult cuGraphicsEGLRegisterImage(void) { return refuse("cuGraphicsEGLRegisterImage"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterBuffer(void) { return refuse("cuGraphicsGLRegisterBuffer"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterImage(void) { return refuse("cuGraphicsGLRegisterImage"); }

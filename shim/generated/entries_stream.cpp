@@ -24,12 +24,6 @@ GPUWIRE_EXPORT CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatch
 GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_ptsz"); }
 GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_v2"); }
 GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCapture(CUstream) { return refuse("cuStreamBeginCapture"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream) { return refuse("cuStreamBeginCapture_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUstreamCaptureMode) { return refuse("cuStreamBeginCaptureToGraph"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUstreamCaptureMode) { return refuse("cuStreamBeginCaptureToGraph_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) { return refuse("cuStreamBeginCapture_v2"); }
-GPUWIRE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream, CUstreamCaptureMode) { return refuse("cuStreamBeginCapture_v2_ptsz"); }
 static CUresult body_cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   return enter("cuStreamCopyAttributes", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     msg::cuStreamCopyAttributes::request q;
@@ -69,8 +63,6 @@ GPUWIRE_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
   });
 }
 
-GPUWIRE_EXPORT CUresult cuStreamEndCapture(CUstream, CUgraph *) { return refuse("cuStreamEndCapture"); }
-GPUWIRE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream, CUgraph *) { return refuse("cuStreamEndCapture_ptsz"); }
 static CUresult body_cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value) {
   return enter("cuStreamGetAttribute", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     return custom::cuStreamGetAttribute(hStream, attr, value);
@@ -80,39 +72,6 @@ GPUWIRE_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID at
 GPUWIRE_EXPORT CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value) {
   const per_thread_default_stream_scope scope;
   return body_cuStreamGetAttribute(hStream, attr, value);
-}
-
-static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
-  return enter("cuStreamGetCaptureInfo", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
-    return custom::cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
-  });
-}
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) { return body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out); }
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out) {
-  const per_thread_default_stream_scope scope;
-  return body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
-}
-
-static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) {
-  return enter("cuStreamGetCaptureInfo_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
-    return custom::cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
-  });
-}
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) { return body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out); }
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out) {
-  const per_thread_default_stream_scope scope;
-  return body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
-}
-
-static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
-  return enter("cuStreamGetCaptureInfo_v3", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
-    return custom::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
-  });
-}
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) { return body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out); }
-GPUWIRE_EXPORT CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out) {
-  const per_thread_default_stream_scope scope;
-  return body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 static CUresult body_cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
@@ -182,17 +141,6 @@ GPUWIRE_EXPORT CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority
   return body_cuStreamGetPriority(hStream, priority);
 }
 
-static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-  return enter("cuStreamIsCapturing", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
-    return custom::cuStreamIsCapturing(hStream, captureStatus);
-  });
-}
-GPUWIRE_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) { return body_cuStreamIsCapturing(hStream, captureStatus); }
-GPUWIRE_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-  const per_thread_default_stream_scope scope;
-  return body_cuStreamIsCapturing(hStream, captureStatus);
-}
-
 static CUresult body_cuStreamQuery(CUstream hStream) {
   return enter("cuStreamQuery", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuStreamQuery(hStream);
@@ -226,10 +174,6 @@ GPUWIRE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
   return body_cuStreamSynchronize(hStream);
 }
 
-GPUWIRE_EXPORT CUresult cuStreamUpdateCaptureDependencies(CUstream, CUgraphNode *, size_t, unsigned int) { return refuse("cuStreamUpdateCaptureDependencies"); }
-GPUWIRE_EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream, CUgraphNode *, size_t, unsigned int) { return refuse("cuStreamUpdateCaptureDependencies_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned int) { return refuse("cuStreamUpdateCaptureDependencies_v2"); }
-GPUWIRE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned int) { return refuse("cuStreamUpdateCaptureDependencies_v2_ptsz"); }
 static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   return enter("cuStreamWaitEvent", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     return custom::cuStreamWaitEvent(hStream, hEvent, Flags);
@@ -375,12 +319,6 @@ GPUWIRE_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr add
 GPUWIRE_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
   const per_thread_default_stream_scope scope;
   return body_cuStreamWriteValue64_v2(stream, addr, value, flags);
-}
-
-GPUWIRE_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-  return enter("cuThreadExchangeStreamCaptureMode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    return custom::cuThreadExchangeStreamCaptureMode(mode);
-  });
 }
 
 

@@ -6,6 +6,7 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_context.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_event.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_launch.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_memory.cpp

@@ -30,6 +30,10 @@ enum class handle_kind : std::uint8_t {
   library = 6,
   kernel = 7,
   function = 8,
+  graph = 20,
+  graph_node = 21,
+  graph_exec = 22,
+  user_object = 23,
 };
 
 // All of them, and one more than the highest number.

@@ -6,6 +6,7 @@
 #include "wire/generated/messages_context.hpp"
 #include "wire/generated/messages_device.hpp"
 #include "wire/generated/messages_event.hpp"
+#include "wire/generated/messages_graph.hpp"
 #include "wire/generated/messages_init.hpp"
 #include "wire/generated/messages_internal.hpp"
 #include "wire/generated/messages_memory.hpp"
