@@ -9,6 +9,17 @@
 namespace gpuwire::daemon::custom {
 
 outcome sm_map(call_context& c, const msg::sm_map::request& q);
+outcome capture_begin(call_context& c, const msg::capture_begin::request& q);
+outcome capture_end(call_context& c, const msg::capture_end::request& q);
+outcome capture_mode(call_context& c, const msg::capture_mode::request& q);
+outcome capture_info(call_context& c, const msg::capture_info::request& q);
+outcome capture_dependencies(call_context& c, const msg::capture_dependencies::request& q);
+outcome graph_destroy(call_context& c, const msg::graph_destroy::request& q);
+outcome graph_instantiate(call_context& c, const msg::graph_instantiate::request& q);
+outcome graph_launch(call_context& c, const msg::graph_launch::request& q);
+outcome graph_upload(call_context& c, const msg::graph_upload::request& q);
+outcome graph_exec_destroy(call_context& c, const msg::graph_exec_destroy::request& q);
+outcome graph_list(call_context& c, const msg::graph_list::request& q);
 outcome session_open(call_context& c, const msg::session_open::request& q);
 outcome lane_end(call_context& c, const msg::lane_end::request& q);
 outcome sync(call_context& c, const msg::sync::request& q);

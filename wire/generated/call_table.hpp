@@ -45,7 +45,11 @@ inline constexpr handle_kind handle_kinds[] = {
     handle_kind::library,
     handle_kind::kernel,
     handle_kind::function,
+    handle_kind::graph,
+    handle_kind::graph_node,
+    handle_kind::graph_exec,
+    handle_kind::user_object,
 };
-inline constexpr std::size_t handle_kinds_end = 9;
+inline constexpr std::size_t handle_kinds_end = 24;
 
 }  // namespace gpuwire::msg
