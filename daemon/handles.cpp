@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/handles.hpp"
 
+#include <algorithm>
+
 namespace gpuwire::daemon {
 
 handle_table::handle_table(std::uint8_t kind, std::uint32_t first_index)
@@ -132,6 +134,17 @@ std::optional<handle_table::record> handle_table::remove(wire::handle_id id) {
   if (minted_here && index >= first_index_) free_.push_back(index);
   if (native == nullptr) return std::nullopt;
   return record{native, context};
+}
+
+void handle_table::put_back(wire::handle_id id, void* native) {
+  std::lock_guard lock(mutex_);
+  const auto index = wire::handle_index(id);
+  const auto free = std::find(free_.begin(), free_.end(), index);
+  auto* e = at(index);
+  if (free == free_.end() || e == nullptr || e->held) return;
+  free_.erase(free);
+  fill(*e, wire::handle_generation(id), native, {});
+  by_native_.emplace(native, id);
 }
 
 namespace {

@@ -56,26 +56,10 @@ std::uint64_t next_buffer_id() {
   return state().buffer_ids.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-memory_entry entry_here(memory_kind kind) {
-  const context_record* c = self().current();
-  memory_entry e;
-  e.kind = kind;
-  e.context = c != nullptr ? c->index : 0;
-  e.device = c != nullptr ? c->device : 0;
-  e.buffer_id = next_buffer_id();
-  return e;
-}
-
 // The driver's size of an allocation may be larger than asked, what pointer queries report is what
 // was asked.
 bool keep(std::uint64_t address, std::uint64_t bytes) {
-  if (!addresses().take(address, bytes)) return false;
-  if (state().memory.insert(address, bytes, entry_here(memory_kind::device))) {
-    freed().given_out(address, bytes);
-    return true;
-  }
-  addresses().give_back(address, bytes);
-  return false;
+  return keep_device_range(address, bytes, new_memory_entry(memory_kind::device));
 }
 
 struct allocation_request {
@@ -114,6 +98,8 @@ void release_range(const memory_range& range) {
   switch (range.value.kind) {
     case memory_kind::device:
     case memory_kind::global:
+    case memory_kind::pool:
+    case memory_kind::graph:
       addresses().give_back(range.base, range.bytes);
       break;
     case memory_kind::pinned:
@@ -124,11 +110,54 @@ void release_range(const memory_range& range) {
   }
 }
 
+bool overlaps(const memory_range& range, std::uint64_t base, std::uint64_t bytes) {
+  return range.base < base + bytes && base < range.base + range.bytes;
+}
+
 }  // namespace
+
+memory_entry new_memory_entry(memory_kind kind) {
+  const context_record* c = self().current();
+  memory_entry e;
+  e.kind = kind;
+  e.context = c != nullptr ? c->index : 0;
+  e.device = c != nullptr ? c->device : 0;
+  e.buffer_id = next_buffer_id();
+  return e;
+}
+
+bool keep_device_range(std::uint64_t address, std::uint64_t bytes, const memory_entry& entry) {
+  if (!addresses().take(address, bytes)) return false;
+  if (!state().memory.insert(address, bytes, entry)) {
+    state().memory.erase_if(
+        [&](const memory_range& r) {
+          return (r.value.kind == memory_kind::graph || r.value.kind == memory_kind::pool) &&
+                 overlaps(r, address, bytes);
+        },
+        release_range);
+    if (!state().memory.insert(address, bytes, entry)) {
+      addresses().give_back(address, bytes);
+      return false;
+    }
+  }
+  freed().given_out(address, bytes);
+  return true;
+}
+
+std::optional<memory_range> forget_device_range(std::uint64_t address, memory_kind kind) {
+  const auto range = state().memory.find(address);
+  if (!range || range->base != address || range->value.kind != kind) return std::nullopt;
+  auto taken = state().memory.erase(address);
+  if (!taken) return std::nullopt;
+  freed().add(taken->base, taken->bytes);
+  release_range(*taken);
+  return taken;
+}
 
 bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
   const auto range = state().memory.find(address);
-  return range && is_device_memory(*range) && range->contains(address, bytes);
+  return range && is_device_memory(*range) && range->contains(address, bytes) &&
+         range->value.kind != memory_kind::graph;  // the graph may have freed it
 }
 
 bool is_freed_device_memory(std::uint64_t address) {
@@ -155,7 +184,7 @@ void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t imag
     log_debug("the address {:#x} of a device variable is in use in this process", address);
     return;
   }
-  memory_entry e = entry_here(memory_kind::global);
+  memory_entry e = new_memory_entry(memory_kind::global);
   e.owner = image;
   if (!state().memory.insert(address, bytes, e)) addresses().give_back(address, bytes);
 }
@@ -200,16 +229,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   msg::memory_free::request q;
   q.address = dptr;
   const auto range = state().memory.find(dptr);
-  if (!range || range->base != dptr || range->value.kind != memory_kind::device)
+  if (!range || range->base != dptr ||
+      (range->value.kind != memory_kind::device && range->value.kind != memory_kind::pool))
     return call<msg::memory_free>(q).result;
   // A poisoned context refuses the free, and then the allocation is still there.
   if (const CUresult r = detail::earlier_error(self()); r != CUDA_SUCCESS) return r;
   // Out of the table first: the server may hand the address out again as soon as the free is on its
   // way.
-  const auto taken = state().memory.erase(dptr);
-  if (!taken) return CUDA_ERROR_INVALID_VALUE;
-  freed().add(taken->base, taken->bytes);
-  release_range(*taken);
+  if (!forget_device_range(dptr, range->value.kind)) return CUDA_ERROR_INVALID_VALUE;
   return post<msg::memory_free>(q);
 }
 
@@ -228,7 +255,7 @@ CUresult allocate_host(void** pp, std::size_t bytes, unsigned flags) {
   }
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  memory_entry e = entry_here(memory_kind::pinned);
+  memory_entry e = new_memory_entry(memory_kind::pinned);
   e.flags = flags;
   if (!state().memory.insert(reinterpret_cast<std::uint64_t>(memory), bytes, e)) {
     ::munmap(memory, bytes);
@@ -266,7 +293,7 @@ CUresult cuMemHostRegister_v2(void* p, std::size_t bytesize, unsigned int Flags)
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
     return refuse("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
   if (p == nullptr || bytesize == 0 || (Flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
-  memory_entry e = entry_here(memory_kind::registered);
+  memory_entry e = new_memory_entry(memory_kind::registered);
   e.flags = Flags;
   if (!state().memory.insert(reinterpret_cast<std::uint64_t>(p), bytesize, e))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

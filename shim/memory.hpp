@@ -21,8 +21,26 @@ void forget_globals_of(std::uint64_t image);
 void forget_memory_of(std::uint32_t context);
 
 inline bool is_device_memory(const memory_range& range) {
-  return range.value.kind == memory_kind::device || range.value.kind == memory_kind::global;
+  switch (range.value.kind) {
+    case memory_kind::device:
+    case memory_kind::global:
+    case memory_kind::pool:
+    case memory_kind::graph:
+      return true;
+    default:
+      return false;
+  }
 }
+
+// The entry of memory that the current context gets now.
+memory_entry new_memory_entry(memory_kind kind);
+// Reserves a range that the server has given out and remembers it. What a graph or a pool had there
+// before is stale: the server would not have given it out otherwise. False if something of this
+// process lies there.
+bool keep_device_range(std::uint64_t address, std::uint64_t bytes, const memory_entry& entry);
+// Takes the range out of the table before its free is sent; nothing if it is not `address`'s own or
+// of another kind.
+std::optional<memory_range> forget_device_range(std::uint64_t address, memory_kind kind);
 
 // Whether every byte of the range lies in one live device allocation or global: then a command
 // about it cannot fail for its address and need not be waited for.

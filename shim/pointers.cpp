@@ -16,6 +16,17 @@ CUresult give(void* data, Value value) {
   return CUDA_SUCCESS;
 }
 
+// An allocation that named no pool came from the device's current one.
+CUmemoryPool pool_of(const memory_range& range) {
+  if (range.value.kind != memory_kind::pool) return nullptr;
+  if (range.value.owner != 0) return handle_from<CUmemoryPool>(range.value.owner);
+  msg::cuDeviceGetMemPool::request q;
+  q.pool_wanted = true;
+  q.dev = device_ordinal(range.value.device);
+  const auto a = cached_call<msg::cuDeviceGetMemPool>(q);
+  return a.result == CUDA_SUCCESS ? handle_from<CUmemoryPool>(a.body.pool) : nullptr;
+}
+
 // INVALID_VALUE for what the driver does not say about this kind of memory.
 CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
                       CUpointer_attribute attribute, void* data) {
@@ -55,7 +66,7 @@ CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
       return give<unsigned>(data, on_device ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                             : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return give<CUmemoryPool>(data, nullptr);
+      return give<CUmemoryPool>(data, pool_of(range));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return give<std::size_t>(data, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

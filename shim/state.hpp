@@ -77,14 +77,15 @@ struct exec_record {
   bool watched = false;  // the driver may refuse a launch, so it is called
 };
 
-enum class memory_kind : std::uint8_t { device, global, pinned, registered };
+// pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so.
+enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph };
 
 struct memory_entry {
   memory_kind kind = memory_kind::device;
   std::uint32_t context = 0;
   int device = 0;
   unsigned flags = 0;       // host memory: as the program passed them
-  std::uint64_t owner = 0;  // global: the image it belongs to
+  std::uint64_t owner = 0;  // global: the image it belongs to; pool: the pool, 0 the device's current one
   std::uint64_t buffer_id = 0;
 };
 

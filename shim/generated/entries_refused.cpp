@@ -44,15 +44,12 @@ GPUWIRE_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory) { return refus
 GPUWIRE_EXPORT CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) { return refuse("cuDestroyExternalSemaphore"); }
 GPUWIRE_EXPORT CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int) { return refuse("cuDevResourceGenerateDesc"); }
 GPUWIRE_EXPORT CUresult cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *, unsigned int, unsigned int) { return refuse("cuDevSmResourceSplitByCount"); }
-GPUWIRE_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice) { return refuse("cuDeviceGetDefaultMemPool"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType) { return refuse("cuDeviceGetDevResource"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice, CUgraphMem_attribute, void *) { return refuse("cuDeviceGetGraphMemAttribute"); }
-GPUWIRE_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *, CUdevice) { return refuse("cuDeviceGetMemPool"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void *, CUdevice, int) { return refuse("cuDeviceGetNvSciSyncAttributes"); }
 GPUWIRE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice) { return refuse("cuDeviceGraphMemTrim"); }
 GPUWIRE_EXPORT CUresult cuDeviceRegisterAsyncNotification(CUdevice, CUasyncCallback, void *, CUasyncCallbackHandle *) { return refuse("cuDeviceRegisterAsyncNotification"); }
 GPUWIRE_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice, CUgraphMem_attribute, void *) { return refuse("cuDeviceSetGraphMemAttribute"); }
-GPUWIRE_EXPORT CUresult cuDeviceSetMemPool(CUdevice, CUmemoryPool) { return refuse("cuDeviceSetMemPool"); }
 GPUWIRE_EXPORT CUresult cuDeviceTotalMem(unsigned int *, CUdevice) { return refuse("cuDeviceTotalMem"); }
 GPUWIRE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(CUdevice, CUasyncCallbackHandle) { return refuse("cuDeviceUnregisterAsyncNotification"); }
 GPUWIRE_EXPORT CUresult cuEGLApiInit(void) { return refuse("cuEGLApiInit"); }
@@ -212,10 +209,6 @@ GPUWIRE_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdev
 GPUWIRE_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return refuse("cuMemAdvise"); }
 GPUWIRE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation) { return refuse("cuMemAdvise_v2"); }
 GPUWIRE_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int) { return refuse("cuMemAlloc"); }
-GPUWIRE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *, size_t, CUstream) { return refuse("cuMemAllocAsync"); }
-GPUWIRE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream) { return refuse("cuMemAllocAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream) { return refuse("cuMemAllocFromPoolAsync"); }
-GPUWIRE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *, size_t, CUmemoryPool, CUstream) { return refuse("cuMemAllocFromPoolAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemAllocHost(void **, unsigned int) { return refuse("cuMemAllocHost"); }
 GPUWIRE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int) { return refuse("cuMemAllocManaged"); }
 GPUWIRE_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *, unsigned int *, unsigned int, unsigned int, unsigned int) { return refuse("cuMemAllocPitch"); }
@@ -228,34 +221,19 @@ GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, 
 GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemExportToShareableHandle(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemExportToShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemFree(CUdeviceptr_v1) { return refuse("cuMemFree"); }
-GPUWIRE_EXPORT CUresult cuMemFreeAsync(CUdeviceptr, CUstream) { return refuse("cuMemFreeAsync"); }
-GPUWIRE_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr, CUstream) { return refuse("cuMemFreeAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemGetAccess(unsigned long long *, const CUmemLocation *, CUdeviceptr) { return refuse("cuMemGetAccess"); }
 GPUWIRE_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr_v1 *, unsigned int *, CUdeviceptr_v1) { return refuse("cuMemGetAddressRange"); }
 GPUWIRE_EXPORT CUresult cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) { return refuse("cuMemGetAllocationGranularity"); }
 GPUWIRE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemGenericAllocationHandle) { return refuse("cuMemGetAllocationPropertiesFromHandle"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute(void) { return refuse("cuMemGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute_v2(void) { return refuse("cuMemGetAttribute_v2"); }
-GPUWIRE_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType) { return refuse("cuMemGetDefaultMemPool"); }
 GPUWIRE_EXPORT CUresult cuMemGetHandleForAddressRange(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) { return refuse("cuMemGetHandleForAddressRange"); }
 GPUWIRE_EXPORT CUresult cuMemGetInfo(unsigned int *, unsigned int *) { return refuse("cuMemGetInfo"); }
-GPUWIRE_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType) { return refuse("cuMemGetMemPool"); }
 GPUWIRE_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *, void *, unsigned int) { return refuse("cuMemHostGetDevicePointer"); }
 GPUWIRE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType) { return refuse("cuMemImportFromShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) { return refuse("cuMemMap"); }
 GPUWIRE_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync"); }
 GPUWIRE_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *, const CUmemPoolProps *) { return refuse("cuMemPoolCreate"); }
-GPUWIRE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool) { return refuse("cuMemPoolDestroy"); }
-GPUWIRE_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *, CUdeviceptr) { return refuse("cuMemPoolExportPointer"); }
-GPUWIRE_EXPORT CUresult cuMemPoolExportToShareableHandle(void *, CUmemoryPool, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemPoolExportToShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *, CUmemoryPool, CUmemLocation *) { return refuse("cuMemPoolGetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void *) { return refuse("cuMemPoolGetAttribute"); }
-GPUWIRE_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *, void *, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemPoolImportFromShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *) { return refuse("cuMemPoolImportPointer"); }
-GPUWIRE_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc *, size_t) { return refuse("cuMemPoolSetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *) { return refuse("cuMemPoolSetAttribute"); }
-GPUWIRE_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool, size_t) { return refuse("cuMemPoolTrimTo"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream) { return refuse("cuMemPrefetchAsync_v2"); }
@@ -267,7 +245,6 @@ GPUWIRE_EXPORT CUresult cuMemRangeGetAttributes(void **, size_t *, CUmem_range_a
 GPUWIRE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return refuse("cuMemRelease"); }
 GPUWIRE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *) { return refuse("cuMemRetainAllocationHandle"); }
 GPUWIRE_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t) { return refuse("cuMemSetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CUmemoryPool) { return refuse("cuMemSetMemPool"); }
 GPUWIRE_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return refuse("cuMemUnmap"); }
 GPUWIRE_EXPORT CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *) { return refuse("cuMemcpy2D"); }
 GPUWIRE_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *, CUstream) { return refuse("cuMemcpy2DAsync"); }

@@ -12,6 +12,7 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_memory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_module.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_occupancy.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_refused.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_stream.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_tensor.cpp)

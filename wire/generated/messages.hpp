@@ -12,5 +12,6 @@
 #include "wire/generated/messages_memory.hpp"
 #include "wire/generated/messages_module.hpp"
 #include "wire/generated/messages_occupancy.hpp"
+#include "wire/generated/messages_pool.hpp"
 #include "wire/generated/messages_stream.hpp"
 #include "wire/generated/messages_tensor.hpp"

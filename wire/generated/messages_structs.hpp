@@ -60,4 +60,26 @@ struct launch_attribute {
   }
 };
 
+struct memory_location {
+  std::uint32_t type{};
+  std::int32_t id{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.type);
+    v(self.id);
+  }
+};
+
+struct memory_access {
+  std::uint32_t type{};
+  std::int32_t id{};
+  std::uint32_t flags{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.type);
+    v(self.id);
+    v(self.flags);
+  }
+};
+
 }  // namespace gpuwire::msg
