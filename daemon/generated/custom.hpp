@@ -48,6 +48,15 @@ outcome stream_attribute_set(call_context& c, const msg::stream_attribute_set::r
 outcome event_create(call_context& c, const msg::event_create::request& q);
 outcome event_destroy(call_context& c, const msg::event_destroy::request& q);
 outcome event_record(call_context& c, const msg::event_record::request& q);
+outcome memory_allocate_async(call_context& c, const msg::memory_allocate_async::request& q);
+outcome memory_free_async(call_context& c, const msg::memory_free_async::request& q);
+outcome pool_create(call_context& c, const msg::pool_create::request& q);
+outcome pool_attribute(call_context& c, const msg::pool_attribute::request& q);
+outcome pool_set_access(call_context& c, const msg::pool_set_access::request& q);
+outcome pool_get_access(call_context& c, const msg::pool_get_access::request& q);
+outcome pool_of_location(call_context& c, const msg::pool_of_location::request& q);
+outcome pool_set_location(call_context& c, const msg::pool_set_location::request& q);
+outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
 
 }  // namespace gpuwire::daemon::custom

@@ -62,5 +62,9 @@ template <>
 struct native_type<handle_kind::user_object> {
   using type = CUuserObject;
 };
+template <>
+struct native_type<handle_kind::pool> {
+  using type = CUmemoryPool;
+};
 
 }  // namespace gpuwire::daemon

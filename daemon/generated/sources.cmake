@@ -12,6 +12,7 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_memory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_module.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_occupancy.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_stream.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_tensor.cpp)
 # Compile them with -D__CUDA_API_VERSION_INTERNAL.

@@ -117,6 +117,19 @@ constexpr call_info table[] = {
     {0x2034, "graph_exec_destroy", call_class::posted, true, false, 0x23941bee038cb045},
     {0x2035, "graph_list", call_class::called, false, false, 0x809f37029e0fc74e},
     {0x3001, "tensor_map", call_class::called, false, false, 0x6238e13f4cdcbbb2},
+    {0x5001, "memory_allocate_async", call_class::called, false, false, 0x74d06569eb0082e1},
+    {0x5002, "memory_free_async", call_class::posted, false, false, 0x9db06a69ab240535},
+    {0x5003, "pool_create", call_class::called, false, false, 0x6e0f9594ab64a280},
+    {0x5004, "pool_attribute", call_class::called, false, false, 0x921f4c49b995eb4d},
+    {0x5005, "pool_set_access", call_class::called, true, false, 0x60899728798d90f9},
+    {0x5006, "pool_get_access", call_class::called, false, false, 0xaba02176941accfa},
+    {0x5007, "pool_of_location", call_class::called, false, false, 0x934a64835603c477},
+    {0x5008, "pool_set_location", call_class::called, false, false, 0x8245425e908ec38a},
+    {0x5010, "cuDeviceGetDefaultMemPool", call_class::cached, false, false, 0xcca394a9f1a446c0},
+    {0x5011, "cuDeviceGetMemPool", call_class::cached, false, false, 0x7b607fdb74e61359},
+    {0x5012, "cuDeviceSetMemPool", call_class::called, false, false, 0xddad1d4221e5ce01},
+    {0x5013, "cuMemPoolDestroy", call_class::called, true, false, 0x9466b9aaeffa1844},
+    {0x5014, "cuMemPoolTrimTo", call_class::called, true, false, 0xfd43f2ad350eb0c1},
 };
 
 }  // namespace

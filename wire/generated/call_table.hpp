@@ -34,6 +34,7 @@ enum class handle_kind : std::uint8_t {
   graph_node = 21,
   graph_exec = 22,
   user_object = 23,
+  pool = 30,
 };
 
 // All of them, and one more than the highest number.
@@ -49,7 +50,8 @@ inline constexpr handle_kind handle_kinds[] = {
     handle_kind::graph_node,
     handle_kind::graph_exec,
     handle_kind::user_object,
+    handle_kind::pool,
 };
-inline constexpr std::size_t handle_kinds_end = 24;
+inline constexpr std::size_t handle_kinds_end = 31;
 
 }  // namespace gpuwire::msg

@@ -11,7 +11,7 @@
 namespace gpuwire::msg {
 
 struct memory_allocate_async {
-  static constexpr std::uint16_t call_id = 0x3001;
+  static constexpr std::uint16_t call_id = 0x5001;
   static constexpr const char* name = "memory_allocate_async";
   static constexpr std::uint64_t fingerprint = 0x74d06569eb0082e1;
   struct request {
@@ -39,7 +39,7 @@ struct memory_allocate_async {
 };
 
 struct memory_free_async {
-  static constexpr std::uint16_t call_id = 0x3002;
+  static constexpr std::uint16_t call_id = 0x5002;
   static constexpr const char* name = "memory_free_async";
   static constexpr std::uint64_t fingerprint = 0x9db06a69ab240535;
   struct request {
@@ -58,7 +58,7 @@ struct memory_free_async {
 };
 
 struct pool_create {
-  static constexpr std::uint16_t call_id = 0x3003;
+  static constexpr std::uint16_t call_id = 0x5003;
   static constexpr const char* name = "pool_create";
   static constexpr std::uint64_t fingerprint = 0x6e0f9594ab64a280;
   struct request {
@@ -86,7 +86,7 @@ struct pool_create {
 };
 
 struct pool_attribute {
-  static constexpr std::uint16_t call_id = 0x3004;
+  static constexpr std::uint16_t call_id = 0x5004;
   static constexpr const char* name = "pool_attribute";
   static constexpr std::uint64_t fingerprint = 0x921f4c49b995eb4d;
   struct request {
@@ -112,7 +112,7 @@ struct pool_attribute {
 };
 
 struct pool_set_access {
-  static constexpr std::uint16_t call_id = 0x3005;
+  static constexpr std::uint16_t call_id = 0x5005;
   static constexpr const char* name = "pool_set_access";
   static constexpr std::uint64_t fingerprint = 0x60899728798d90f9;
   struct request {
@@ -131,7 +131,7 @@ struct pool_set_access {
 };
 
 struct pool_get_access {
-  static constexpr std::uint16_t call_id = 0x3006;
+  static constexpr std::uint16_t call_id = 0x5006;
   static constexpr const char* name = "pool_get_access";
   static constexpr std::uint64_t fingerprint = 0xaba02176941accfa;
   struct request {
@@ -153,7 +153,7 @@ struct pool_get_access {
 };
 
 struct pool_of_location {
-  static constexpr std::uint16_t call_id = 0x3007;
+  static constexpr std::uint16_t call_id = 0x5007;
   static constexpr const char* name = "pool_of_location";
   static constexpr std::uint64_t fingerprint = 0x934a64835603c477;
   struct request {
@@ -177,7 +177,7 @@ struct pool_of_location {
 };
 
 struct pool_set_location {
-  static constexpr std::uint16_t call_id = 0x3008;
+  static constexpr std::uint16_t call_id = 0x5008;
   static constexpr const char* name = "pool_set_location";
   static constexpr std::uint64_t fingerprint = 0x8245425e908ec38a;
   struct request {
@@ -198,7 +198,7 @@ struct pool_set_location {
 };
 
 struct cuDeviceGetDefaultMemPool {
-  static constexpr std::uint16_t call_id = 0x3010;
+  static constexpr std::uint16_t call_id = 0x5010;
   static constexpr const char* name = "cuDeviceGetDefaultMemPool";
   static constexpr std::uint64_t fingerprint = 0xcca394a9f1a446c0;
   struct request {
@@ -220,7 +220,7 @@ struct cuDeviceGetDefaultMemPool {
 };
 
 struct cuDeviceGetMemPool {
-  static constexpr std::uint16_t call_id = 0x3011;
+  static constexpr std::uint16_t call_id = 0x5011;
   static constexpr const char* name = "cuDeviceGetMemPool";
   static constexpr std::uint64_t fingerprint = 0x7b607fdb74e61359;
   struct request {
@@ -242,7 +242,7 @@ struct cuDeviceGetMemPool {
 };
 
 struct cuDeviceSetMemPool {
-  static constexpr std::uint16_t call_id = 0x3012;
+  static constexpr std::uint16_t call_id = 0x5012;
   static constexpr const char* name = "cuDeviceSetMemPool";
   static constexpr std::uint64_t fingerprint = 0xddad1d4221e5ce01;
   struct request {
@@ -261,7 +261,7 @@ struct cuDeviceSetMemPool {
 };
 
 struct cuMemPoolDestroy {
-  static constexpr std::uint16_t call_id = 0x3013;
+  static constexpr std::uint16_t call_id = 0x5013;
   static constexpr const char* name = "cuMemPoolDestroy";
   static constexpr std::uint64_t fingerprint = 0x9466b9aaeffa1844;
   struct request {
@@ -278,7 +278,7 @@ struct cuMemPoolDestroy {
 };
 
 struct cuMemPoolTrimTo {
-  static constexpr std::uint16_t call_id = 0x3014;
+  static constexpr std::uint16_t call_id = 0x5014;
   static constexpr const char* name = "cuMemPoolTrimTo";
   static constexpr std::uint64_t fingerprint = 0xfd43f2ad350eb0c1;
   struct request {
