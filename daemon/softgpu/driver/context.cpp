@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "array.hpp"
 #include "guard.hpp"
 #include "module.hpp"
 #include "scheduler.hpp"
@@ -105,6 +106,8 @@ void context::deactivate() {
   forget_instances_of(*this);
   streams_table().remove_if(mine);
   events().remove_if(mine);
+  arrays().remove_if(mine);
+  mipmapped_arrays().remove_if(mine);
   {
     std::lock_guard lock(heap_mutex_);
     heap_.reset();

@@ -53,6 +53,7 @@ void move_box(const box& to, const box& from, const box_extent& extent) {
 }
 
 bool is_host(const operand& which) {
+  if (which.what == side::array) return false;
   auto found = memory_table::instance().find(which.address);
   return !found || found->is_host();
 }
@@ -60,6 +61,7 @@ bool is_host(const operand& which) {
 }  // namespace
 
 bool is_pageable(const operand& which, std::uint64_t bytes) {
+  if (which.what == side::array) return false;
   require(which.address != 0 && bytes - 1 <= UINT64_MAX - which.address);
   auto& table = memory_table::instance();
   if (auto found = table.find(which.address)) {

@@ -17,6 +17,7 @@ enum class side {
   device,  // an address that CUDA knows
   host,    // any memory of the process; null is refused
   any,     // either, to be found out (unified addressing)
+  array,   // inside an array, and checked
 };
 
 struct operand {
@@ -31,8 +32,9 @@ bool is_pageable(const operand& which, std::uint64_t bytes);
 // One rectangular box of memory: rows of `width` bytes.
 struct box {
   operand from;
-  std::uint64_t pitch = 0;  // bytes between rows
-  std::uint64_t slice = 0;  // bytes between planes
+  std::uint64_t pitch = 0;                 // bytes between rows
+  std::uint64_t slice = 0;                 // bytes between planes
+  std::shared_ptr<const void> keep_alive;  // of an array
 };
 struct box_extent {
   std::uint64_t width_bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two- and three-dimensional copies. CUDA arrays do not exist here, so a copy that names one is
-// refused.
+// Two- and three-dimensional copies between memory and arrays.
+#include "array.hpp"
 #include "copy.hpp"
 #include "guard.hpp"
 #include "tables.hpp"
@@ -20,6 +20,7 @@ struct end {
   std::size_t pitch;
   std::size_t height;  // rows between planes; 0 in two dimensions
   bool flat;           // two dimensions
+  CUarray array;
 };
 
 std::uint64_t offset_sum(std::uint64_t base, std::uint64_t count, std::uint64_t stride) {
@@ -30,6 +31,8 @@ std::uint64_t offset_sum(std::uint64_t base, std::uint64_t count, std::uint64_t 
 }
 
 box box_of(const end& from, const box_extent& extent) {
+  if (from.type == CU_MEMORYTYPE_ARRAY)
+    return array_box(from.array, from.x_bytes, from.y, from.z, extent);
   box made;
   switch (from.type) {
     case CU_MEMORYTYPE_HOST:
@@ -41,8 +44,6 @@ box box_of(const end& from, const box_extent& extent) {
     case CU_MEMORYTYPE_UNIFIED:
       made.from = {from.device, side::any};
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      refuse(CUDA_ERROR_NOT_SUPPORTED);
     default:
       refuse(CUDA_ERROR_INVALID_VALUE);
   }
@@ -69,12 +70,12 @@ CUresult copy_2d(context& in, const std::shared_ptr<stream>& on, const CUDA_MEMC
   require(parameters != nullptr);
   const auto& p = *parameters;
   const box_extent extent{p.WidthInBytes, p.Height, 1};
-  const box from = box_of(
-      {p.srcMemoryType, p.srcHost, p.srcDevice, p.srcXInBytes, p.srcY, 0, p.srcPitch, 0, true},
-      extent);
-  const box to = box_of(
-      {p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, 0, p.dstPitch, 0, true},
-      extent);
+  const box from = box_of({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcXInBytes, p.srcY, 0,
+                           p.srcPitch, 0, true, p.srcArray},
+                          extent);
+  const box to = box_of({p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, 0,
+                         p.dstPitch, 0, true, p.dstArray},
+                        extent);
   return copy_box(in, on, to, from, extent, when);
 }
 
@@ -87,10 +88,10 @@ CUresult copy_3d(context& in, const std::shared_ptr<stream>& on, const Parameter
   require(p.srcLOD == 0 && p.dstLOD == 0);
   const box_extent extent{p.WidthInBytes, p.Height, p.Depth};
   const box from = box_of({p.srcMemoryType, p.srcHost, p.srcDevice, p.srcXInBytes, p.srcY, p.srcZ,
-                           p.srcPitch, p.srcHeight, false},
+                           p.srcPitch, p.srcHeight, false, p.srcArray},
                           extent);
   const box to = box_of({p.dstMemoryType, p.dstHost, p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ,
-                         p.dstPitch, p.dstHeight, false},
+                         p.dstPitch, p.dstHeight, false, p.dstArray},
                         extent);
   return copy_box(in, on, to, from, extent, when);
 }

@@ -33,6 +33,22 @@ inline constexpr unsigned registers_per_multiprocessor = 65536;
 inline constexpr unsigned constant_bytes = 65536;
 inline constexpr unsigned pitch_bytes_max = 2147483647;
 inline constexpr unsigned pitch_alignment = 512;
+// Of arrays, as hardware of compute capability 9.0 has them.
+inline constexpr unsigned texture_1d_width = 131072;
+inline constexpr unsigned texture_2d_width = 131072;
+inline constexpr unsigned texture_2d_height = 65536;
+inline constexpr unsigned texture_3d_extent = 16384;
+inline constexpr unsigned texture_layered_width = 32768;
+inline constexpr unsigned texture_layers = 2048;
+inline constexpr unsigned texture_cube_width = 32768;
+inline constexpr unsigned texture_cube_layers = 2046;
+inline constexpr unsigned texture_linear_width = 268435456;
+inline constexpr unsigned texture_pitch_width = 131072;
+inline constexpr unsigned texture_pitch_height = 65000;
+inline constexpr unsigned texture_pitch_bytes = 2097120;
+inline constexpr unsigned texture_pitch_alignment = 32;
+inline constexpr unsigned texture_alignment = 512;
+inline constexpr unsigned surface_width = 32768;
 }  // namespace limits
 
 struct device {

@@ -24,7 +24,9 @@ enum class handle_kind : std::uint64_t {
   library,
   kernel,
   pool,
-  physical
+  physical,
+  array,
+  mipmapped_array
 };
 
 template <typename Object, typename Handle, handle_kind Kind>

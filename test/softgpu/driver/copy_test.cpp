@@ -91,7 +91,7 @@ TEST_CASE("two-dimensional copies honour offsets and pitches") {
   CHECK_CODE(driver(cuMemcpy2D_v2)(&copy), CUDA_ERROR_INVALID_VALUE);
   copy.Height = 1;
   copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-  CHECK_CODE(driver(cuMemcpy2D_v2)(&copy), CUDA_ERROR_NOT_SUPPORTED);
+  CHECK_CODE(driver(cuMemcpy2D_v2)(&copy), CUDA_ERROR_INVALID_HANDLE);
   CHECK_CODE(driver(cuMemcpy2D_v2)(nullptr), CUDA_ERROR_INVALID_VALUE);
 }
 
