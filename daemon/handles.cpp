@@ -204,6 +204,24 @@ std::vector<wire::handle_id> handle_table::remove_family(wire::handle_id parent)
   return removed;
 }
 
+wire::handle_id handle_table::id_of(const void* native) const {
+  if (native == nullptr) return 0;
+  std::lock_guard lock(mutex_);
+  if (const auto known = by_native_.find(const_cast<void*>(native)); known != by_native_.end())
+    return known->second;
+  for (std::uint32_t c = 0; c < chunks_.size(); ++c) {
+    const auto* entries = chunks_[c].load();
+    if (entries == nullptr) continue;
+    for (std::uint32_t i = 0; i < chunk_entries; ++i) {
+      const auto& e = (*entries)[i];
+      if (!e.held || e.native.load() != native) continue;
+      return wire::make_handle(0, kind_, static_cast<std::uint16_t>(e.tag.load() >> 1),
+                               c * chunk_entries + i);
+    }
+  }
+  return 0;
+}
+
 wire::handle_id handle_table::parent_of(wire::handle_id id) const {
   std::lock_guard lock(mutex_);
   const auto* e = at(wire::handle_index(id));

@@ -60,6 +60,8 @@ class handle_table {
   // The same; returns the handles.
   std::vector<wire::handle_id> remove_family(wire::handle_id parent);
 
+  // The handle of a driver's object that has one; else 0. Looks through the table when the client chose the handle.
+  wire::handle_id id_of(const void* native) const;
   // The image that a live entry depends on; 0 when none.
   wire::handle_id parent_of(wire::handle_id id) const;
 

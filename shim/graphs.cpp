@@ -152,6 +152,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
   if (hGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   msg::graph_destroy::request q;
   q.graph = id_of(hGraph);
+  forget_values_of_graph(hGraph);
   return call<msg::graph_destroy>(q).result;
 }
 

@@ -11,4 +11,8 @@ namespace gpuwire::shim {
 // Null for a handle that is none or was destroyed.
 exec_record* find_exec(CUgraphExec exec);
 
+// What was handed out as the parameters of a node is no longer valid.
+void forget_node_values(CUgraphNode node);
+void forget_values_of_graph(CUgraph graph);
+
 }  // namespace gpuwire::shim

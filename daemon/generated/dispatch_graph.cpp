@@ -73,6 +73,89 @@ outcome cuGraphNodeGetType(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuGraphNodeGetType>(result, r);
 }
 
+outcome cuGraphClone(call_context& c, wire::decoder& in) {
+  msg::cuGraphClone::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphClone;
+  if (!driver_function) return c.finish<msg::cuGraphClone>(CUDA_ERROR_NOT_SUPPORTED, {});
+  CUgraph phGraphClone_value{};
+  const CUgraph originalGraph_value = c.native<handle_kind::graph>(q.originalGraph);
+  if (c.failed()) return c.finish<msg::cuGraphClone>(c.failure(), {});
+  const CUresult result = driver_function(q.phGraphClone_wanted ? &phGraphClone_value : nullptr, originalGraph_value);
+  msg::cuGraphClone::reply r;
+  if (result == CUDA_SUCCESS) {
+    if (q.phGraphClone_wanted) r.phGraphClone = c.mint<handle_kind::graph>(phGraphClone_value);
+  }
+  return c.finish<msg::cuGraphClone>(result, r);
+}
+
+outcome cuGraphNodeGetEnabled(call_context& c, wire::decoder& in) {
+  msg::cuGraphNodeGetEnabled::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphNodeGetEnabled;
+  if (!driver_function) return c.finish<msg::cuGraphNodeGetEnabled>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUgraphExec hGraphExec_value = c.native<handle_kind::graph_exec>(q.hGraphExec);
+  const CUgraphNode hNode_value = c.native<handle_kind::graph_node>(q.hNode);
+  unsigned int isEnabled_value{};
+  if (c.failed()) return c.finish<msg::cuGraphNodeGetEnabled>(c.failure(), {});
+  const CUresult result = driver_function(hGraphExec_value, hNode_value, q.isEnabled_wanted ? &isEnabled_value : nullptr);
+  msg::cuGraphNodeGetEnabled::reply r;
+  if (result == CUDA_SUCCESS) {
+    r.isEnabled = static_cast<std::uint32_t>(isEnabled_value);
+  }
+  return c.finish<msg::cuGraphNodeGetEnabled>(result, r);
+}
+
+outcome cuGraphNodeSetEnabled(call_context& c, wire::decoder& in) {
+  msg::cuGraphNodeSetEnabled::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphNodeSetEnabled;
+  if (!driver_function) return c.finish<msg::cuGraphNodeSetEnabled>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUgraphExec hGraphExec_value = c.native<handle_kind::graph_exec>(q.hGraphExec);
+  const CUgraphNode hNode_value = c.native<handle_kind::graph_node>(q.hNode);
+  if (c.failed()) return c.finish<msg::cuGraphNodeSetEnabled>(c.failure(), {});
+  const CUresult result = driver_function(hGraphExec_value, hNode_value, static_cast<unsigned int>(q.isEnabled));
+  return c.finish<msg::cuGraphNodeSetEnabled>(result, {});
+}
+
+outcome cuGraphKernelNodeCopyAttributes(call_context& c, wire::decoder& in) {
+  msg::cuGraphKernelNodeCopyAttributes::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphKernelNodeCopyAttributes;
+  if (!driver_function) return c.finish<msg::cuGraphKernelNodeCopyAttributes>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUgraphNode dst_value = c.native<handle_kind::graph_node>(q.dst);
+  const CUgraphNode src_value = c.native<handle_kind::graph_node>(q.src);
+  if (c.failed()) return c.finish<msg::cuGraphKernelNodeCopyAttributes>(c.failure(), {});
+  const CUresult result = driver_function(dst_value, src_value);
+  return c.finish<msg::cuGraphKernelNodeCopyAttributes>(result, {});
+}
+
+outcome cuGraphConditionalHandleCreate(call_context& c, wire::decoder& in) {
+  msg::cuGraphConditionalHandleCreate::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphConditionalHandleCreate;
+  if (!driver_function) return c.finish<msg::cuGraphConditionalHandleCreate>(CUDA_ERROR_NOT_SUPPORTED, {});
+  CUgraphConditionalHandle pHandle_out_value{};
+  const CUgraph hGraph_value = c.native<handle_kind::graph>(q.hGraph);
+  const CUcontext ctx_value = c.native<handle_kind::context>(q.ctx);
+  if (c.failed()) return c.finish<msg::cuGraphConditionalHandleCreate>(c.failure(), {});
+  const CUresult result = driver_function(q.pHandle_out_wanted ? &pHandle_out_value : nullptr, hGraph_value, ctx_value, static_cast<unsigned int>(q.defaultLaunchValue), static_cast<unsigned int>(q.flags));
+  msg::cuGraphConditionalHandleCreate::reply r;
+  if (result == CUDA_SUCCESS) {
+    r.pHandle_out = static_cast<std::uint64_t>(pHandle_out_value);
+  }
+  return c.finish<msg::cuGraphConditionalHandleCreate>(result, r);
+}
+
+outcome cuDeviceGraphMemTrim(call_context& c, wire::decoder& in) {
+  msg::cuDeviceGraphMemTrim::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuDeviceGraphMemTrim;
+  if (!driver_function) return c.finish<msg::cuDeviceGraphMemTrim>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUresult result = driver_function(static_cast<CUdevice>(q.device));
+  return c.finish<msg::cuDeviceGraphMemTrim>(result, {});
+}
+
 outcome capture_begin(call_context& c, wire::decoder& in) {
   msg::capture_begin::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
@@ -137,6 +220,78 @@ outcome graph_list(call_context& c, wire::decoder& in) {
   msg::graph_list::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
   return custom::graph_list(c, q);
+}
+
+outcome graph_node_add(call_context& c, wire::decoder& in) {
+  msg::graph_node_add::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_node_add(c, q);
+}
+
+outcome graph_node_set(call_context& c, wire::decoder& in) {
+  msg::graph_node_set::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_node_set(c, q);
+}
+
+outcome graph_exec_node_set(call_context& c, wire::decoder& in) {
+  msg::graph_exec_node_set::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_exec_node_set(c, q);
+}
+
+outcome graph_node_get(call_context& c, wire::decoder& in) {
+  msg::graph_node_get::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_node_get(c, q);
+}
+
+outcome graph_edges(call_context& c, wire::decoder& in) {
+  msg::graph_edges::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_edges(c, q);
+}
+
+outcome graph_connect(call_context& c, wire::decoder& in) {
+  msg::graph_connect::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_connect(c, q);
+}
+
+outcome graph_node_destroy(call_context& c, wire::decoder& in) {
+  msg::graph_node_destroy::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_node_destroy(c, q);
+}
+
+outcome graph_find_in_clone(call_context& c, wire::decoder& in) {
+  msg::graph_find_in_clone::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_find_in_clone(c, q);
+}
+
+outcome graph_exec_update(call_context& c, wire::decoder& in) {
+  msg::graph_exec_update::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_exec_update(c, q);
+}
+
+outcome graph_dot(call_context& c, wire::decoder& in) {
+  msg::graph_dot::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_dot(c, q);
+}
+
+outcome graph_memory_get(call_context& c, wire::decoder& in) {
+  msg::graph_memory_get::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_memory_get(c, q);
+}
+
+outcome graph_memory_set(call_context& c, wire::decoder& in) {
+  msg::graph_memory_set::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_memory_set(c, q);
 }
 
 }  // namespace gpuwire::daemon::dispatch

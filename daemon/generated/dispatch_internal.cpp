@@ -179,4 +179,16 @@ outcome event_record(call_context& c, wire::decoder& in) {
   return custom::event_record(c, q);
 }
 
+outcome graph_attribute_get(call_context& c, wire::decoder& in) {
+  msg::graph_attribute_get::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_attribute_get(c, q);
+}
+
+outcome graph_attribute_set(call_context& c, wire::decoder& in) {
+  msg::graph_attribute_set::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_attribute_set(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

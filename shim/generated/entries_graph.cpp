@@ -16,6 +16,166 @@ namespace gpuwire::shim {
 
 extern "C" {
 
+GPUWIRE_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
+  return enter("cuDeviceGetGraphMemAttribute", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuDeviceGetGraphMemAttribute(device, attr, value);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  return enter("cuDeviceGraphMemTrim", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    msg::cuDeviceGraphMemTrim::request q;
+    q.device = static_cast<std::int32_t>(device_ordinal(device));
+    const auto r = call<msg::cuDeviceGraphMemTrim>(q);
+    return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
+  return enter("cuDeviceSetGraphMemAttribute", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuDeviceSetGraphMemAttribute(device, attr, value);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphAddBatchMemOpNode", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph) {
+  return enter("cuGraphAddChildGraphNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies) {
+  return enter("cuGraphAddDependencies", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddDependencies(hGraph, from, to, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies) {
+  return enter("cuGraphAddDependencies_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies) {
+  return enter("cuGraphAddEmptyNode", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event) {
+  return enter("cuGraphAddEventRecordNode", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event) {
+  return enter("cuGraphAddEventWaitNode", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresSignalNode"); }
+GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresWaitNode"); }
+GPUWIRE_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+  return enter("cuGraphAddKernelNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphAddKernelNode_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphAddMemAllocNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr) {
+  return enter("cuGraphAddMemFreeNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+  return enter("cuGraphAddMemcpyNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+  return enter("cuGraphAddMemsetNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams) {
+  return enter("cuGraphAddNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams) {
+  return enter("cuGraphAddNode_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out) {
+  return enter("cuGraphBatchMemOpNodeGetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphBatchMemOpNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph) {
+  return enter("cuGraphChildGraphNodeGetGraph", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphChildGraphNodeGetGraph(hNode, phGraph);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
+  return enter("cuGraphClone", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    msg::cuGraphClone::request q;
+    q.phGraphClone_wanted = phGraphClone != nullptr;
+    q.originalGraph = id_of(originalGraph);
+    const auto r = call<msg::cuGraphClone>(q);
+    if (r.result == CUDA_SUCCESS) {
+      if (phGraphClone) *phGraphClone = handle_from<CUgraph>(r.body.phGraphClone);
+    }
+    return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags) {
+  return enter("cuGraphConditionalHandleCreate", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    msg::cuGraphConditionalHandleCreate::request q;
+    q.pHandle_out_wanted = pHandle_out != nullptr;
+    q.hGraph = id_of(hGraph);
+    q.ctx = id_of(ctx);
+    q.defaultLaunchValue = static_cast<std::uint32_t>(defaultLaunchValue);
+    q.flags = static_cast<std::uint32_t>(flags);
+    const auto r = call<msg::cuGraphConditionalHandleCreate>(q);
+    if (r.result == CUDA_SUCCESS) {
+      if (pHandle_out) *pHandle_out = static_cast<CUgraphConditionalHandle>(r.body.pHandle_out);
+    }
+    return r.result;
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
   return enter("cuGraphCreate", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     msg::cuGraphCreate::request q;
@@ -29,9 +189,57 @@ GPUWIRE_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
   });
 }
 
+GPUWIRE_EXPORT CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags) {
+  return enter("cuGraphDebugDotPrint", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphDebugDotPrint(hGraph, path, flags);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuGraphDestroy(CUgraph hGraph) {
   return enter("cuGraphDestroy", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuGraphDestroy(hGraph);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode) {
+  return enter("cuGraphDestroyNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphDestroyNode(hNode);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out) {
+  return enter("cuGraphEventRecordNodeGetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphEventRecordNodeGetEvent(hNode, event_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  return enter("cuGraphEventRecordNodeSetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphEventRecordNodeSetEvent(hNode, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out) {
+  return enter("cuGraphEventWaitNodeGetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphEventWaitNodeGetEvent(hNode, event_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  return enter("cuGraphEventWaitNodeSetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphEventWaitNodeSetEvent(hNode, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphExecBatchMemOpNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+  return enter("cuGraphExecChildGraphNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
   });
 }
 
@@ -41,6 +249,20 @@ GPUWIRE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   });
 }
 
+GPUWIRE_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+  return enter("cuGraphExecEventRecordNodeSetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+  return enter("cuGraphExecEventWaitNodeSetEvent", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresSignalNodeSetParams"); }
+GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
   return enter("cuGraphExecGetFlags", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     msg::cuGraphExecGetFlags::request q;
@@ -51,6 +273,64 @@ GPUWIRE_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *
       if (flags) *flags = static_cast<cuuint64_t>(r.body.flags);
     }
     return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+  return enter("cuGraphExecKernelNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphExecKernelNodeSetParams_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+  return enter("cuGraphExecMemcpyNodeSetParams", CUDA_ERROR_CONTEXT_IS_DESTROYED, [&]() -> CUresult {
+    return custom::cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+  return enter("cuGraphExecMemsetNodeSetParams", CUDA_ERROR_CONTEXT_IS_DESTROYED, [&]() -> CUresult {
+    return custom::cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+  return enter("cuGraphExecNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out) {
+  return enter("cuGraphExecUpdate", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo) {
+  return enter("cuGraphExecUpdate_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresSignalNodeGetParams"); }
+GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresSignalNodeSetParams"); }
+GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresWaitNodeGetParams"); }
+GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresWaitNodeSetParams"); }
+GPUWIRE_EXPORT CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges) {
+  return enter("cuGraphGetEdges", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphGetEdges(hGraph, from, to, numEdges);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges) {
+  return enter("cuGraphGetEdges_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
   });
 }
 
@@ -95,6 +375,52 @@ GPUWIRE_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph 
   });
 }
 
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
+  return enter("cuGraphKernelNodeCopyAttributes", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    msg::cuGraphKernelNodeCopyAttributes::request q;
+    q.dst = id_of(dst);
+    q.src = id_of(src);
+    const auto r = call<msg::cuGraphKernelNodeCopyAttributes>(q);
+    return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out) {
+  return enter("cuGraphKernelNodeGetAttribute", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+  return enter("cuGraphKernelNodeGetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeGetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphKernelNodeGetParams_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value) {
+  return enter("cuGraphKernelNodeSetAttribute", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeSetAttribute(hNode, attr, value);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+  return enter("cuGraphKernelNodeSetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeSetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphKernelNodeSetParams_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
+  });
+}
+
 static CUresult body_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return enter("cuGraphLaunch", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     return custom::cuGraphLaunch(hGraph, hStream);
@@ -104,6 +430,86 @@ GPUWIRE_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) { re
 GPUWIRE_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) {
   const per_thread_default_stream_scope scope;
   return body_cuGraphLaunch(hGraph, hStream);
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out) {
+  return enter("cuGraphMemAllocNodeGetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphMemAllocNodeGetParams(hNode, params_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out) {
+  return enter("cuGraphMemFreeNodeGetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphMemFreeNodeGetParams(hNode, dptr_out);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams) {
+  return enter("cuGraphMemcpyNodeGetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphMemcpyNodeGetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams) {
+  return enter("cuGraphMemcpyNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphMemcpyNodeSetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphMemsetNodeGetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphMemsetNodeGetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphMemsetNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphMemsetNodeSetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) {
+  return enter("cuGraphNodeFindInClone", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies) {
+  return enter("cuGraphNodeGetDependencies", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies) {
+  return enter("cuGraphNodeGetDependencies_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes) {
+  return enter("cuGraphNodeGetDependentNodes", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes) {
+  return enter("cuGraphNodeGetDependentNodes_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled) {
+  return enter("cuGraphNodeGetEnabled", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    msg::cuGraphNodeGetEnabled::request q;
+    q.hGraphExec = id_of(hGraphExec);
+    q.hNode = id_of(hNode);
+    q.isEnabled_wanted = isEnabled != nullptr;
+    const auto r = call<msg::cuGraphNodeGetEnabled>(q);
+    if (r.result == CUDA_SUCCESS) {
+      if (isEnabled) *isEnabled = static_cast<unsigned int>(r.body.isEnabled);
+    }
+    return r.result;
+  });
 }
 
 GPUWIRE_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
@@ -116,6 +522,35 @@ GPUWIRE_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *t
       if (type) *type = static_cast<CUgraphNodeType>(r.body.type);
     }
     return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
+  return enter("cuGraphNodeSetEnabled", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    msg::cuGraphNodeSetEnabled::request q;
+    q.hGraphExec = id_of(hGraphExec);
+    q.hNode = id_of(hNode);
+    q.isEnabled = static_cast<std::uint32_t>(isEnabled);
+    const auto r = call<msg::cuGraphNodeSetEnabled>(q);
+    return r.result;
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+  return enter("cuGraphNodeSetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuGraphNodeSetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies) {
+  return enter("cuGraphRemoveDependencies", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies) {
+  return enter("cuGraphRemoveDependencies_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
   });
 }
 

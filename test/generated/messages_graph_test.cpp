@@ -23,6 +23,36 @@ TEST_CASE("cuGraphNodeGetType survives the wire and refuses every shorter body")
   gpuwire::test::probe<gpuwire::msg::cuGraphNodeGetType::reply>();
 }
 
+TEST_CASE("cuGraphClone survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphClone::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphClone::reply>();
+}
+
+TEST_CASE("cuGraphNodeGetEnabled survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphNodeGetEnabled::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphNodeGetEnabled::reply>();
+}
+
+TEST_CASE("cuGraphNodeSetEnabled survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphNodeSetEnabled::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphNodeSetEnabled::reply>();
+}
+
+TEST_CASE("cuGraphKernelNodeCopyAttributes survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphKernelNodeCopyAttributes::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphKernelNodeCopyAttributes::reply>();
+}
+
+TEST_CASE("cuGraphConditionalHandleCreate survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphConditionalHandleCreate::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphConditionalHandleCreate::reply>();
+}
+
+TEST_CASE("cuDeviceGraphMemTrim survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuDeviceGraphMemTrim::request>();
+  gpuwire::test::probe<gpuwire::msg::cuDeviceGraphMemTrim::reply>();
+}
+
 TEST_CASE("capture_begin survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::capture_begin::request>();
   gpuwire::test::probe<gpuwire::msg::capture_begin::reply>();
@@ -76,4 +106,64 @@ TEST_CASE("graph_exec_destroy survives the wire and refuses every shorter body")
 TEST_CASE("graph_list survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::graph_list::request>();
   gpuwire::test::probe<gpuwire::msg::graph_list::reply>();
+}
+
+TEST_CASE("graph_node_add survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_node_add::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_node_add::reply>();
+}
+
+TEST_CASE("graph_node_set survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_node_set::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_node_set::reply>();
+}
+
+TEST_CASE("graph_exec_node_set survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_exec_node_set::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_exec_node_set::reply>();
+}
+
+TEST_CASE("graph_node_get survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_node_get::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_node_get::reply>();
+}
+
+TEST_CASE("graph_edges survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_edges::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_edges::reply>();
+}
+
+TEST_CASE("graph_connect survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_connect::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_connect::reply>();
+}
+
+TEST_CASE("graph_node_destroy survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_node_destroy::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_node_destroy::reply>();
+}
+
+TEST_CASE("graph_find_in_clone survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_find_in_clone::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_find_in_clone::reply>();
+}
+
+TEST_CASE("graph_exec_update survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_exec_update::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_exec_update::reply>();
+}
+
+TEST_CASE("graph_dot survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_dot::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_dot::reply>();
+}
+
+TEST_CASE("graph_memory_get survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_memory_get::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_memory_get::reply>();
+}
+
+TEST_CASE("graph_memory_set survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_memory_set::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_memory_set::reply>();
 }

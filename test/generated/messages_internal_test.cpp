@@ -157,3 +157,13 @@ TEST_CASE("event_record survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::event_record::request>();
   gpuwire::test::probe<gpuwire::msg::event_record::reply>();
 }
+
+TEST_CASE("graph_attribute_get survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_attribute_get::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_attribute_get::reply>();
+}
+
+TEST_CASE("graph_attribute_set survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_attribute_set::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_attribute_set::reply>();
+}

@@ -98,6 +98,137 @@ struct cuGraphNodeGetType {
   };
 };
 
+struct cuGraphClone {
+  static constexpr std::uint16_t call_id = 0x2013;
+  static constexpr const char* name = "cuGraphClone";
+  static constexpr std::uint64_t fingerprint = 0x7af271f3c55793de;
+  struct request {
+    bool phGraphClone_wanted{};
+    std::uint64_t originalGraph{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.phGraphClone_wanted);
+      v(self.originalGraph);
+    }
+  };
+  struct reply {
+    std::uint64_t phGraphClone{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.phGraphClone);
+    }
+  };
+};
+
+struct cuGraphNodeGetEnabled {
+  static constexpr std::uint16_t call_id = 0x2014;
+  static constexpr const char* name = "cuGraphNodeGetEnabled";
+  static constexpr std::uint64_t fingerprint = 0xe5fc78f89440aef8;
+  struct request {
+    std::uint64_t hGraphExec{};
+    std::uint64_t hNode{};
+    bool isEnabled_wanted{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.hGraphExec);
+      v(self.hNode);
+      v(self.isEnabled_wanted);
+    }
+  };
+  struct reply {
+    std::uint32_t isEnabled{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.isEnabled);
+    }
+  };
+};
+
+struct cuGraphNodeSetEnabled {
+  static constexpr std::uint16_t call_id = 0x2015;
+  static constexpr const char* name = "cuGraphNodeSetEnabled";
+  static constexpr std::uint64_t fingerprint = 0xd1facc6ca14199e9;
+  struct request {
+    std::uint64_t hGraphExec{};
+    std::uint64_t hNode{};
+    std::uint32_t isEnabled{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.hGraphExec);
+      v(self.hNode);
+      v(self.isEnabled);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct cuGraphKernelNodeCopyAttributes {
+  static constexpr std::uint16_t call_id = 0x2016;
+  static constexpr const char* name = "cuGraphKernelNodeCopyAttributes";
+  static constexpr std::uint64_t fingerprint = 0x88eb58e1dcf18a80;
+  struct request {
+    std::uint64_t dst{};
+    std::uint64_t src{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.dst);
+      v(self.src);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct cuGraphConditionalHandleCreate {
+  static constexpr std::uint16_t call_id = 0x2017;
+  static constexpr const char* name = "cuGraphConditionalHandleCreate";
+  static constexpr std::uint64_t fingerprint = 0xa54cf140a80cc8c4;
+  struct request {
+    bool pHandle_out_wanted{};
+    std::uint64_t hGraph{};
+    std::uint64_t ctx{};
+    std::uint32_t defaultLaunchValue{};
+    std::uint32_t flags{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.pHandle_out_wanted);
+      v(self.hGraph);
+      v(self.ctx);
+      v(self.defaultLaunchValue);
+      v(self.flags);
+    }
+  };
+  struct reply {
+    std::uint64_t pHandle_out{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.pHandle_out);
+    }
+  };
+};
+
+struct cuDeviceGraphMemTrim {
+  static constexpr std::uint16_t call_id = 0x2018;
+  static constexpr const char* name = "cuDeviceGraphMemTrim";
+  static constexpr std::uint64_t fingerprint = 0x07a2db1cae07b139;
+  struct request {
+    std::int32_t device{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.device);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 struct capture_begin {
   static constexpr std::uint16_t call_id = 0x2020;
   static constexpr const char* name = "capture_begin";
@@ -354,6 +485,295 @@ struct graph_list {
       v(self.count);
       v(self.nodes);
     }
+  };
+};
+
+struct graph_node_add {
+  static constexpr std::uint16_t call_id = 0x2040;
+  static constexpr const char* name = "graph_node_add";
+  static constexpr std::uint64_t fingerprint = 0x7ccb1fa50e2e6923;
+  struct request {
+    std::uint64_t graph{};
+    wire::array_view<std::uint64_t> dependencies{};
+    wire::array_view<std::uint8_t> edges{};
+    wire::nested_array<graph_node_parameters> parameters{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v(self.dependencies);
+      v(self.edges);
+      v.nested(self.parameters);
+    }
+  };
+  struct reply {
+    std::uint64_t node{};
+    std::uint64_t address{};
+    wire::array_view<std::uint64_t> bodies{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v(self.address);
+      v(self.bodies);
+    }
+  };
+};
+
+struct graph_node_set {
+  static constexpr std::uint16_t call_id = 0x2041;
+  static constexpr const char* name = "graph_node_set";
+  static constexpr std::uint64_t fingerprint = 0x7f6e8c73a2598d16;
+  struct request {
+    std::uint64_t node{};
+    wire::nested_array<graph_node_parameters> parameters{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v.nested(self.parameters);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_exec_node_set {
+  static constexpr std::uint16_t call_id = 0x2042;
+  static constexpr const char* name = "graph_exec_node_set";
+  static constexpr std::uint64_t fingerprint = 0x251fe41109339340;
+  struct request {
+    std::uint64_t exec{};
+    std::uint64_t node{};
+    wire::nested_array<graph_node_parameters> parameters{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.exec);
+      v(self.node);
+      v.nested(self.parameters);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_node_get {
+  static constexpr std::uint16_t call_id = 0x2043;
+  static constexpr const char* name = "graph_node_get";
+  static constexpr std::uint64_t fingerprint = 0xae31a87c145aa284;
+  struct request {
+    std::uint64_t node{};
+    std::uint32_t type{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v(self.type);
+    }
+  };
+  struct reply {
+    std::uint64_t graph{};
+    wire::nested_array<graph_node_parameters> parameters{};
+    std::string_view kernel_name{};
+    wire::array_view<std::uint32_t> parameter_offsets{};
+    wire::array_view<std::uint32_t> parameter_bytes{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v.nested(self.parameters);
+      v(self.kernel_name);
+      v(self.parameter_offsets);
+      v(self.parameter_bytes);
+    }
+  };
+};
+
+struct graph_edges {
+  static constexpr std::uint16_t call_id = 0x2044;
+  static constexpr const char* name = "graph_edges";
+  static constexpr std::uint64_t fingerprint = 0x5a5665b2e6c52e49;
+  struct request {
+    std::uint64_t handle{};
+    std::uint8_t of{};
+    bool lists_wanted{};
+    bool data_wanted{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.handle);
+      v(self.of);
+      v(self.lists_wanted);
+      v(self.data_wanted);
+    }
+  };
+  struct reply {
+    std::uint64_t count{};
+    wire::array_view<std::uint64_t> from{};
+    wire::array_view<std::uint64_t> to{};
+    wire::array_view<std::uint8_t> edges{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.count);
+      v(self.from);
+      v(self.to);
+      v(self.edges);
+    }
+  };
+};
+
+struct graph_connect {
+  static constexpr std::uint16_t call_id = 0x2045;
+  static constexpr const char* name = "graph_connect";
+  static constexpr std::uint64_t fingerprint = 0x0d4150053365e0de;
+  struct request {
+    std::uint64_t graph{};
+    bool remove{};
+    wire::array_view<std::uint64_t> from{};
+    wire::array_view<std::uint64_t> to{};
+    wire::array_view<std::uint8_t> edges{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v(self.remove);
+      v(self.from);
+      v(self.to);
+      v(self.edges);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_node_destroy {
+  static constexpr std::uint16_t call_id = 0x2046;
+  static constexpr const char* name = "graph_node_destroy";
+  static constexpr std::uint64_t fingerprint = 0x157c60e48023d93f;
+  struct request {
+    std::uint64_t node{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_find_in_clone {
+  static constexpr std::uint16_t call_id = 0x2047;
+  static constexpr const char* name = "graph_find_in_clone";
+  static constexpr std::uint64_t fingerprint = 0xa6c244d9b3ddc4de;
+  struct request {
+    std::uint64_t node{};
+    std::uint64_t clone{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v(self.clone);
+    }
+  };
+  struct reply {
+    std::uint64_t found{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.found);
+    }
+  };
+};
+
+struct graph_exec_update {
+  static constexpr std::uint16_t call_id = 0x2048;
+  static constexpr const char* name = "graph_exec_update";
+  static constexpr std::uint64_t fingerprint = 0xfbf294e390092a2f;
+  struct request {
+    std::uint64_t exec{};
+    std::uint64_t graph{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.exec);
+      v(self.graph);
+    }
+  };
+  struct reply {
+    std::int32_t detail{};
+    std::uint64_t error_node{};
+    std::uint64_t error_from_node{};
+    bool watched{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.detail);
+      v(self.error_node);
+      v(self.error_from_node);
+      v(self.watched);
+    }
+  };
+};
+
+struct graph_dot {
+  static constexpr std::uint16_t call_id = 0x2049;
+  static constexpr const char* name = "graph_dot";
+  static constexpr std::uint64_t fingerprint = 0x9818f4083df166d8;
+  struct request {
+    std::uint64_t graph{};
+    std::uint32_t flags{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v(self.flags);
+    }
+  };
+  struct reply {
+    wire::bytes_view text{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.text);
+    }
+  };
+};
+
+struct graph_memory_get {
+  static constexpr std::uint16_t call_id = 0x204c;
+  static constexpr const char* name = "graph_memory_get";
+  static constexpr std::uint64_t fingerprint = 0x6f60a1390ea8c6a9;
+  struct request {
+    std::int32_t device{};
+    std::uint32_t attribute{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.device);
+      v(self.attribute);
+    }
+  };
+  struct reply {
+    std::uint64_t value{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.value);
+    }
+  };
+};
+
+struct graph_memory_set {
+  static constexpr std::uint16_t call_id = 0x204d;
+  static constexpr const char* name = "graph_memory_set";
+  static constexpr std::uint64_t fingerprint = 0xaa34c5ea969e636d;
+  struct request {
+    std::int32_t device{};
+    std::uint32_t attribute{};
+    std::uint64_t value{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.device);
+      v(self.attribute);
+      v(self.value);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
   };
 };
 

@@ -761,4 +761,45 @@ struct event_record {
   };
 };
 
+struct graph_attribute_get {
+  static constexpr std::uint16_t call_id = 0x204a;
+  static constexpr const char* name = "graph_attribute_get";
+  static constexpr std::uint64_t fingerprint = 0xf2387e2a9aacb980;
+  struct request {
+    std::uint64_t node{};
+    std::uint32_t attribute{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v(self.attribute);
+    }
+  };
+  struct reply {
+    wire::nested_array<launch_attribute> value{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v.nested(self.value);
+    }
+  };
+};
+
+struct graph_attribute_set {
+  static constexpr std::uint16_t call_id = 0x204b;
+  static constexpr const char* name = "graph_attribute_set";
+  static constexpr std::uint64_t fingerprint = 0x3cf6503b6d6ec7fa;
+  struct request {
+    std::uint64_t node{};
+    wire::nested_array<launch_attribute> value{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.node);
+      v.nested(self.value);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 }  // namespace gpuwire::msg

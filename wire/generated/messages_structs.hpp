@@ -18,6 +18,18 @@ constexpr std::uint64_t length_product(std::uint64_t a, std::uint64_t b) {
 
 namespace gpuwire::msg {
 
+struct graph_node_parameters {
+  std::uint32_t type{};
+  wire::array_view<std::uint64_t> words{};
+  wire::bytes_view data{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.type);
+    v(self.words);
+    v(self.data);
+  }
+};
+
 struct device_snapshot {
   std::string_view name{};
   wire::array_view<std::uint8_t> uuid{};
