@@ -66,13 +66,25 @@ void count_nodes(const gpu& g, CUstream stream, CUdeviceptr place) {
     CHECK(cuMemcpyDtoH(seen, place, sizeof(seen)));
     std::printf("replay %d: %d %d %d, %d %d %d\n", round, seen[0], seen[1], seen[3], seen[4], seen[5], seen[7]);
   }
-  for (int round = 0; round < 600; ++round) CHECK(cuGraphLaunch(exec, stream));
-  CHECK(cuStreamSynchronize(stream));
   CHECK(cuGraphUpload(exec, stream));
   cuuint64_t flags = 77;
   CHECK(cuGraphExecGetFlags(exec, &flags));
   std::printf("flags %llu\n", static_cast<unsigned long long>(flags));
   CHECK(cuGraphExecDestroy(exec));
+}
+
+// More launches of a graph than a stream may have outstanding.
+void many_launches(const gpu& g, CUstream stream, CUdeviceptr place) {
+  CUgraph graph;
+  CUgraphExec exec;
+  CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  g.launch_store(place, 5, stream);
+  CHECK(cuStreamEndCapture(stream, &graph));
+  CHECK(cuGraphInstantiate(&exec, graph, 0));
+  for (int round = 0; round < 1500; ++round) CHECK(cuGraphLaunch(exec, stream));
+  CHECK(cuStreamSynchronize(stream));
+  CHECK(cuGraphExecDestroy(exec));
+  CHECK(cuGraphDestroy(graph));
 }
 
 // A second stream joins through an event and leaves through another.
@@ -99,7 +111,6 @@ void fork_and_join(const gpu& g, CUstream stream, CUdeviceptr place) {
   CHECK(cuEventRecord(fork, stream));
   CHECK(cuStreamWaitEvent(other, fork, 0));
   g.launch_store(place + 4, 2, other);
-  line("end in the joined stream", cuStreamEndCapture(other, &graph));
   g.launch_store(place + 8, 3, stream);
   CHECK(cuEventRecord(join, other));
   CHECK(cuStreamWaitEvent(stream, join, 0));
@@ -110,6 +121,12 @@ void fork_and_join(const gpu& g, CUstream stream, CUdeviceptr place) {
     print_nodes(graph);
     CHECK(cuGraphDestroy(graph));
   }
+  CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CHECK(cuEventRecord(fork, stream));
+  CHECK(cuStreamWaitEvent(other, fork, 0));
+  line("end in the joined stream", cuStreamEndCapture(other, &graph));
+  std::printf("origin %d\n", status_of(stream));
+  line("end", cuStreamEndCapture(stream, &graph));
   CHECK(cuStreamDestroy(other));
   CHECK(cuEventDestroy(fork));
   CHECK(cuEventDestroy(join));
@@ -280,6 +297,7 @@ int main() {
   CHECK(cuMemAlloc(&place, 4096));
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   count_nodes(g, stream, place);
+  many_launches(g, stream, place);
   fork_and_join(g, stream, place);
   look_inside(g, stream, place);
   refusals(g, stream, place);
