@@ -45,11 +45,8 @@ GPUWIRE_EXPORT CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) { return
 GPUWIRE_EXPORT CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int) { return refuse("cuDevResourceGenerateDesc"); }
 GPUWIRE_EXPORT CUresult cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *, unsigned int, unsigned int) { return refuse("cuDevSmResourceSplitByCount"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType) { return refuse("cuDeviceGetDevResource"); }
-GPUWIRE_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice, CUgraphMem_attribute, void *) { return refuse("cuDeviceGetGraphMemAttribute"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void *, CUdevice, int) { return refuse("cuDeviceGetNvSciSyncAttributes"); }
-GPUWIRE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice) { return refuse("cuDeviceGraphMemTrim"); }
 GPUWIRE_EXPORT CUresult cuDeviceRegisterAsyncNotification(CUdevice, CUasyncCallback, void *, CUasyncCallbackHandle *) { return refuse("cuDeviceRegisterAsyncNotification"); }
-GPUWIRE_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice, CUgraphMem_attribute, void *) { return refuse("cuDeviceSetGraphMemAttribute"); }
 GPUWIRE_EXPORT CUresult cuDeviceTotalMem(unsigned int *, CUdevice) { return refuse("cuDeviceTotalMem"); }
 GPUWIRE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(CUdevice, CUasyncCallbackHandle) { return refuse("cuDeviceUnregisterAsyncNotification"); }
 GPUWIRE_EXPORT CUresult cuEGLApiInit(void) { return refuse("cuEGLApiInit"); }
@@ -81,81 +78,11 @@ GPUWIRE_EXPORT CUresult cuGLSetBufferObjectMapFlags(void) { return refuse("cuGLS
 GPUWIRE_EXPORT CUresult cuGLUnmapBufferObject(void) { return refuse("cuGLUnmapBufferObject"); }
 GPUWIRE_EXPORT CUresult cuGLUnmapBufferObjectAsync(void) { return refuse("cuGLUnmapBufferObjectAsync"); }
 GPUWIRE_EXPORT CUresult cuGLUnregisterBufferObject(void) { return refuse("cuGLUnregisterBufferObject"); }
-GPUWIRE_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_BATCH_MEM_OP_NODE_PARAMS *) { return refuse("cuGraphAddBatchMemOpNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph) { return refuse("cuGraphAddChildGraphNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddDependencies(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t) { return refuse("cuGraphAddDependencies"); }
-GPUWIRE_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t) { return refuse("cuGraphAddDependencies_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t) { return refuse("cuGraphAddEmptyNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent) { return refuse("cuGraphAddEventRecordNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent) { return refuse("cuGraphAddEventWaitNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresSignalNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresWaitNode"); }
 GPUWIRE_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphAddHostNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphAddKernelNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphAddKernelNode_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *) { return refuse("cuGraphAddMemAllocNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr) { return refuse("cuGraphAddMemFreeNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMCPY3D *, CUcontext) { return refuse("cuGraphAddMemcpyNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMSET_NODE_PARAMS *, CUcontext) { return refuse("cuGraphAddMemsetNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *) { return refuse("cuGraphAddNode"); }
-GPUWIRE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUgraphNodeParams *) { return refuse("cuGraphAddNode_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *) { return refuse("cuGraphBatchMemOpNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *) { return refuse("cuGraphBatchMemOpNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode, CUgraph *) { return refuse("cuGraphChildGraphNodeGetGraph"); }
-GPUWIRE_EXPORT CUresult cuGraphClone(CUgraph *, CUgraph) { return refuse("cuGraphClone"); }
-GPUWIRE_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *, CUgraph, CUcontext, unsigned int, unsigned int) { return refuse("cuGraphConditionalHandleCreate"); }
-GPUWIRE_EXPORT CUresult cuGraphDebugDotPrint(CUgraph, const char *, unsigned int) { return refuse("cuGraphDebugDotPrint"); }
-GPUWIRE_EXPORT CUresult cuGraphDestroyNode(CUgraphNode) { return refuse("cuGraphDestroyNode"); }
-GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode, CUevent *) { return refuse("cuGraphEventRecordNodeGetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode, CUevent) { return refuse("cuGraphEventRecordNodeSetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode, CUevent *) { return refuse("cuGraphEventWaitNodeGetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode, CUevent) { return refuse("cuGraphEventWaitNodeSetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *) { return refuse("cuGraphExecBatchMemOpNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph) { return refuse("cuGraphExecChildGraphNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec, CUgraphNode, CUevent) { return refuse("cuGraphExecEventRecordNodeSetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec, CUgraphNode, CUevent) { return refuse("cuGraphExecEventWaitNodeSetEvent"); }
-GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresSignalNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphExecHostNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphExecKernelNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphExecKernelNodeSetParams_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D *, CUcontext) { return refuse("cuGraphExecMemcpyNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *, CUcontext) { return refuse("cuGraphExecMemsetNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec, CUgraphNode, CUgraphNodeParams *) { return refuse("cuGraphExecNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *) { return refuse("cuGraphExecUpdate"); }
-GPUWIRE_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return refuse("cuGraphExecUpdate_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresSignalNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresSignalNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresWaitNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphExternalSemaphoresWaitNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphGetEdges(CUgraph, CUgraphNode *, CUgraphNode *, size_t *) { return refuse("cuGraphGetEdges"); }
-GPUWIRE_EXPORT CUresult cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *, size_t *) { return refuse("cuGraphGetEdges_v2"); }
 GPUWIRE_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode, CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeGetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode, CUgraphNode) { return refuse("cuGraphKernelNodeCopyAttributes"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *) { return refuse("cuGraphKernelNodeGetAttribute"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphKernelNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphKernelNodeGetParams_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue *) { return refuse("cuGraphKernelNodeSetAttribute"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *) { return refuse("cuGraphKernelNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return refuse("cuGraphKernelNodeSetParams_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *) { return refuse("cuGraphMemAllocNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode, CUdeviceptr *) { return refuse("cuGraphMemFreeNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode, CUDA_MEMCPY3D *) { return refuse("cuGraphMemcpyNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode, const CUDA_MEMCPY3D *) { return refuse("cuGraphMemcpyNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode, CUDA_MEMSET_NODE_PARAMS *) { return refuse("cuGraphMemsetNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *) { return refuse("cuGraphMemsetNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *, CUgraphNode, CUgraph) { return refuse("cuGraphNodeFindInClone"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode, CUgraphNode *, size_t *) { return refuse("cuGraphNodeGetDependencies"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) { return refuse("cuGraphNodeGetDependencies_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode, CUgraphNode *, size_t *) { return refuse("cuGraphNodeGetDependentNodes"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) { return refuse("cuGraphNodeGetDependentNodes_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec, CUgraphNode, unsigned int *) { return refuse("cuGraphNodeGetEnabled"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec, CUgraphNode, unsigned int) { return refuse("cuGraphNodeSetEnabled"); }
-GPUWIRE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode, CUgraphNodeParams *) { return refuse("cuGraphNodeSetParams"); }
 GPUWIRE_EXPORT CUresult cuGraphReleaseUserObject(CUgraph, CUuserObject, unsigned int) { return refuse("cuGraphReleaseUserObject"); }
-GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t) { return refuse("cuGraphRemoveDependencies"); }
-GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t) { return refuse("cuGraphRemoveDependencies_v2"); }
 GPUWIRE_EXPORT CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned int, unsigned int) { return refuse("cuGraphRetainUserObject"); }
 GPUWIRE_EXPORT CUresult cuGraphicsEGLRegisterImage(void) { return refuse("cuGraphicsEGLRegisterImage"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterBuffer(void) { return refuse("cuGraphicsGLRegisterBuffer"); }
