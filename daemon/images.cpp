@@ -8,6 +8,7 @@
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/image_bytes.hpp"
+#include "daemon/jit_options.hpp"
 #include "daemon/log.hpp"
 
 namespace gpuwire::daemon {
@@ -16,75 +17,6 @@ namespace {
 using call = msg::load_image;
 
 enum class image_kind : std::uint8_t { module = 0, library = 1 };
-
-// Options and their values as the driver takes them, with our own log buffers in place of the
-// client's.
-class jit_options {
- public:
-  CUresult read(const call::request& q) {
-    if (q.options.size != q.option_values.size || q.options.size > limits::jit_options_max)
-      return CUDA_ERROR_INVALID_VALUE;
-    info_.resize(std::min(q.info_log_bytes, limits::log_buffer_bytes_max));
-    error_.resize(std::min(q.error_log_bytes, limits::log_buffer_bytes_max));
-    for (std::uint32_t i = 0; i < q.options.size; ++i) {
-      // An option of a later driver could be a pointer, and a number from a client must never be
-      // one.
-      if (q.options[i] < 0 || q.options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-      const auto option = static_cast<CUjit_option>(q.options[i]);
-      auto value = reinterpret_cast<void*>(q.option_values[i]);
-      switch (option) {
-        case CU_JIT_INFO_LOG_BUFFER:
-          value = info_.empty() ? nullptr : info_.data();
-          break;
-        case CU_JIT_ERROR_LOG_BUFFER:
-          value = error_.empty() ? nullptr : error_.data();
-          break;
-        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-          value = reinterpret_cast<void*>(info_.size());
-          break;
-        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-          value = reinterpret_cast<void*>(error_.size());
-          break;
-        case CU_JIT_GLOBAL_SYMBOL_NAMES:
-        case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-        case CU_JIT_REFERENCED_KERNEL_NAMES:
-        case CU_JIT_REFERENCED_VARIABLE_NAMES:
-          return CUDA_ERROR_NOT_SUPPORTED;  // pointers
-        default:
-          break;
-      }
-      options_.push_back(option);
-      values_.push_back(value);
-    }
-    return CUDA_SUCCESS;
-  }
-
-  unsigned count() const { return static_cast<unsigned>(options_.size()); }
-  CUjit_option* options() { return options_.empty() ? nullptr : options_.data(); }
-  void** values() { return values_.empty() ? nullptr : values_.data(); }
-
-  void tell(call::reply& r) {
-    results_.clear();
-    for (std::size_t i = 0; i < options_.size(); ++i) {
-      const bool pointer =
-          options_[i] == CU_JIT_INFO_LOG_BUFFER || options_[i] == CU_JIT_ERROR_LOG_BUFFER;
-      results_.push_back(pointer ? 0 : reinterpret_cast<std::uint64_t>(values_[i]));
-    }
-    r.option_results = {results_.data(), static_cast<std::uint32_t>(results_.size())};
-    r.info_log = text_of(info_);
-    r.error_log = text_of(error_);
-  }
-
- private:
-  static std::string_view text_of(const std::vector<char>& buffer) {
-    return {buffer.begin(), std::find(buffer.begin(), buffer.end(), '\0')};
-  }
-
-  std::vector<CUjit_option> options_;
-  std::vector<void*> values_;
-  std::vector<char> info_, error_;
-  std::vector<std::uint64_t> results_;
-};
 
 // Names, handles and parameter layouts of all kernels of an image.
 class kernel_list {
@@ -165,6 +97,7 @@ outcome load(call_context& c, const call::request& q, const image_bytes& image) 
   call::reply r;
   jit_options options;
   kernel_list list;
+  options.set_log_bytes(q.info_log_bytes, q.error_log_bytes);
   auto result = options.read(q);
   if (result == CUDA_SUCCESS) result = check_library_options(q);
   if (result != CUDA_SUCCESS) return c.finish<call>(result, r);

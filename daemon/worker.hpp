@@ -21,6 +21,7 @@
 #include "daemon/handles.hpp"
 #include "daemon/inline_copies.hpp"
 #include "daemon/lanes.hpp"
+#include "daemon/linking.hpp"
 #include "daemon/output_capture.hpp"
 #include "daemon/reaper.hpp"
 #include "daemon/staging.hpp"
@@ -84,6 +85,7 @@ struct worker {
   capture_desk captures{*this};
   graph_book graphs{*this};
   output_capture output;
+  link_table links;
   std::atomic<std::uint64_t> context_epoch{
       1};  // raised when a context is made or goes: threads then set theirs anew
 

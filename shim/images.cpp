@@ -128,6 +128,7 @@ CUresult load(const load_request& wanted, std::uint64_t& handle) {
   q.library_option_values = {values.data(), static_cast<std::uint32_t>(values.size())};
   q.image_bytes = packed.bytes.size();
   jit.put_into(q);
+  jit.put_logs_into(q);
   wire::transfer transfer;
   if (packed.bytes.size() <= wire::limits::inline_payload_bytes_max)
     q.image = {packed.bytes.data(), packed.bytes.size()};
@@ -177,15 +178,6 @@ CUresult load_module_extent(CUmodule* module, const image_extent& extent,
   return r;
 }
 
-CUresult read_file(const char* path, std::vector<char>& text) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  if (file.bad()) return CUDA_ERROR_OPERATING_SYSTEM;
-  text.push_back(0);  // a PTX file has no NUL of its own
-  return CUDA_SUCCESS;
-}
-
 CUresult unload(image_record* image, std::uint64_t id, errors_first order) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   msg::unload_image::request q;
@@ -201,6 +193,15 @@ CUresult unload(image_record* image, std::uint64_t id, errors_first order) {
 }
 
 }  // namespace
+
+CUresult read_image_file(const char* path, std::vector<char>& text) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (file.bad()) return CUDA_ERROR_OPERATING_SYSTEM;
+  text.push_back(0);  // a PTX file has no NUL of its own
+  return CUDA_SUCCESS;
+}
 
 kernel_record* find_kernel(CUkernel kernel) {
   return find_in(state().kernels, kind_kernel, id_of(kernel));
@@ -289,7 +290,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> text;
-  if (const CUresult r = read_file(fname, text); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = read_image_file(fname, text); r != CUDA_SUCCESS) return r;
   return load_module_extent(module, measure_image(text.data(), text.size()), {}, nullptr);
 }
 
@@ -331,7 +332,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
       (numLibraryOptions != 0 && libraryOptions == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> text;
-  if (const CUresult r = read_file(fileName, text); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = read_image_file(fileName, text); r != CUDA_SUCCESS) return r;
   load_request wanted;
   wanted.options = {jitOptions, numJitOptions};
   wanted.option_values = jitOptionsValues;

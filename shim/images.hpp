@@ -61,6 +61,9 @@ kernel_record* learn_kernel(std::uint64_t id, kernel_details details);
 CUresult load_module(CUmodule* module, const void* image);
 CUresult load_module_from_fatbin(CUmodule* module, const void* fatbin_header);
 
+// The bytes of a file of this machine and a NUL behind them, which PTX in a file lacks.
+CUresult read_image_file(const char* path, std::vector<char>& bytes);
+
 void forget_modules_of(std::uint32_t context);
 
 }  // namespace gpuwire::shim

@@ -9,6 +9,9 @@
 namespace gpuwire::shim {
 namespace {
 
+// What the daemon takes at most.
+constexpr std::uint64_t list_entries_max = 1u << 16;
+
 void give_log(std::string_view text, char* buffer, std::uint32_t bytes) {
   if (buffer == nullptr || bytes == 0) return;
   const auto copied = std::min<std::size_t>(text.size(), bytes - 1);
@@ -23,7 +26,44 @@ bool is_result(std::int32_t option) {
          option == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
 }
 
+// The option that tells how long the list of another one is; CU_JIT_NUM_OPTIONS for an option that
+// is no list.
+CUjit_option count_of(CUjit_option option) {
+  switch (option) {
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      return CU_JIT_GLOBAL_SYMBOL_COUNT;
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+      return CU_JIT_REFERENCED_KERNEL_COUNT;
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+      return CU_JIT_REFERENCED_VARIABLE_COUNT;
+    default:
+      return CU_JIT_NUM_OPTIONS;
+  }
+}
+
+std::uint32_t low_half(const void* value) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uint64_t>(value));
+}
+
 }  // namespace
+
+CUresult jit_options::add_list(CUjit_option option, const void* list, std::uint64_t count) {
+  if (count > list_entries_max || (count != 0 && list == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (option == CU_JIT_GLOBAL_SYMBOL_ADDRESSES) {
+    auto* const addresses = static_cast<void* const*>(list);
+    for (std::uint64_t i = 0; i < count; ++i)
+      addresses_.push_back(reinterpret_cast<std::uint64_t>(addresses[i]));
+    return CUDA_SUCCESS;
+  }
+  auto* const names = static_cast<const char* const*>(list);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (names[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto* const begin = reinterpret_cast<const std::byte*>(names[i]);
+    texts_.insert(texts_.end(), begin, begin + std::strlen(names[i]) + 1);
+  }
+  return CUDA_SUCCESS;
+}
 
 CUresult jit_options::read(std::span<CUjit_option> options, void** values) {
   if (options.empty()) return CUDA_SUCCESS;
@@ -41,18 +81,19 @@ CUresult jit_options::read(std::span<CUjit_option> options, void** values) {
         value = 0;
         break;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-        info_log_bytes_ = static_cast<std::uint32_t>(value);
+        info_log_bytes_ = low_half(values[i]);
         break;
       case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        error_log_bytes_ = static_cast<std::uint32_t>(value);
+        error_log_bytes_ = low_half(values[i]);
         break;
-      case CU_JIT_GLOBAL_SYMBOL_NAMES:
-      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-      case CU_JIT_REFERENCED_KERNEL_NAMES:
-      case CU_JIT_REFERENCED_VARIABLE_NAMES:
-        return refuse("a JIT option that points to a list");
       default:
         break;
+    }
+    if (const auto count_option = count_of(options[i]); count_option != CU_JIT_NUM_OPTIONS) {
+      value = 0;
+      for (std::size_t k = 0; k < options.size(); ++k)
+        if (options[k] == count_option) value = low_half(values[k]);
+      if (const CUresult r = add_list(options[i], values[i], value); r != CUDA_SUCCESS) return r;
     }
     numbers_.push_back(static_cast<std::int32_t>(options[i]));
     values_.push_back(value);
@@ -60,19 +101,15 @@ CUresult jit_options::read(std::span<CUjit_option> options, void** values) {
   return CUDA_SUCCESS;
 }
 
-void jit_options::put_into(msg::load_image::request& q) const {
-  q.options = {numbers_.data(), static_cast<std::uint32_t>(numbers_.size())};
-  q.option_values = {values_.data(), static_cast<std::uint32_t>(values_.size())};
-  q.info_log_bytes = info_log_ != nullptr ? info_log_bytes_ : 0;
-  q.error_log_bytes = error_log_ != nullptr ? error_log_bytes_ : 0;
+void jit_options::take_logs(std::string_view info, std::string_view error) const {
+  give_log(info, info_log_, info_log_bytes_);
+  give_log(error, error_log_, error_log_bytes_);
 }
 
-void jit_options::take_from(const msg::load_image::reply& body) {
-  give_log(body.info_log, info_log_, info_log_bytes_);
-  give_log(body.error_log, error_log_, error_log_bytes_);
-  if (body.option_results.size != numbers_.size()) return;
+void jit_options::take_results(const wire::array_view<std::uint64_t>& results) {
+  if (results.size != numbers_.size()) return;
   for (std::size_t i = 0; i < numbers_.size(); ++i)
-    if (is_result(numbers_[i])) caller_values_[i] = reinterpret_cast<void*>(body.option_results[i]);
+    if (is_result(numbers_[i])) caller_values_[i] = reinterpret_cast<void*>(results[i]);
 }
 
 }  // namespace gpuwire::shim

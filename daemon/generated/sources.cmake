@@ -9,6 +9,7 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_internal.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_link.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_memory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_module.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_occupancy.cpp

@@ -118,14 +118,6 @@ GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *, CUipcMemHandle, unsign
 GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle_v2"); }
 GPUWIRE_EXPORT CUresult cuLaunchHostFunc(CUstream, CUhostFn, void *) { return refuse("cuLaunchHostFunc"); }
 GPUWIRE_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream, CUhostFn, void *) { return refuse("cuLaunchHostFunc_ptsz"); }
-GPUWIRE_EXPORT CUresult cuLinkAddData(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int, CUjit_option *, void **) { return refuse("cuLinkAddData"); }
-GPUWIRE_EXPORT CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int, CUjit_option *, void **) { return refuse("cuLinkAddData_v2"); }
-GPUWIRE_EXPORT CUresult cuLinkAddFile(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *, void **) { return refuse("cuLinkAddFile"); }
-GPUWIRE_EXPORT CUresult cuLinkAddFile_v2(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *, void **) { return refuse("cuLinkAddFile_v2"); }
-GPUWIRE_EXPORT CUresult cuLinkComplete(CUlinkState, void **, size_t *) { return refuse("cuLinkComplete"); }
-GPUWIRE_EXPORT CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *) { return refuse("cuLinkCreate"); }
-GPUWIRE_EXPORT CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *) { return refuse("cuLinkCreate_v2"); }
-GPUWIRE_EXPORT CUresult cuLinkDestroy(CUlinkState) { return refuse("cuLinkDestroy"); }
 GPUWIRE_EXPORT CUresult cuLogsCurrent(CUlogIterator *, unsigned int) { return refuse("cuLogsCurrent"); }
 GPUWIRE_EXPORT CUresult cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int) { return refuse("cuLogsDumpToFile"); }
 GPUWIRE_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int) { return refuse("cuLogsDumpToMemory"); }

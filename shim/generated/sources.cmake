@@ -9,6 +9,7 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_launch.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_link.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_memory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_module.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_occupancy.cpp

@@ -7,6 +7,7 @@ set(GPUWIRE_GENERATED_MESSAGE_TESTS
   ${CMAKE_CURRENT_LIST_DIR}/messages_graph_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_init_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_internal_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/messages_link_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_memory_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_module_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_occupancy_test.cpp

@@ -9,6 +9,7 @@
 #include "wire/generated/messages_graph.hpp"
 #include "wire/generated/messages_init.hpp"
 #include "wire/generated/messages_internal.hpp"
+#include "wire/generated/messages_link.hpp"
 #include "wire/generated/messages_memory.hpp"
 #include "wire/generated/messages_module.hpp"
 #include "wire/generated/messages_occupancy.hpp"

@@ -447,13 +447,15 @@ struct memset {
 struct load_image {
   static constexpr std::uint16_t call_id = 0x0030;
   static constexpr const char* name = "load_image";
-  static constexpr std::uint64_t fingerprint = 0x761f9ac971d095ec;
+  static constexpr std::uint64_t fingerprint = 0x9160f078afb208da;
   struct request {
     std::uint8_t kind{};
     std::uint32_t wrapper_version{};
     wire::array_view<std::uint64_t> part_bytes{};
     wire::array_view<std::int32_t> options{};
     wire::array_view<std::uint64_t> option_values{};
+    wire::bytes_view option_texts{};
+    wire::array_view<std::uint64_t> option_addresses{};
     wire::array_view<std::int32_t> library_options{};
     wire::array_view<std::uint64_t> library_option_values{};
     std::uint32_t info_log_bytes{};
@@ -467,6 +469,8 @@ struct load_image {
       v(self.part_bytes);
       v(self.options);
       v(self.option_values);
+      v(self.option_texts);
+      v(self.option_addresses);
       v(self.library_options);
       v(self.library_option_values);
       v(self.info_log_bytes);

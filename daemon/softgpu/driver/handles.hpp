@@ -26,7 +26,8 @@ enum class handle_kind : std::uint64_t {
   pool,
   physical,
   array,
-  mipmapped_array
+  mipmapped_array,
+  link = 100
 };
 
 template <typename Object, typename Handle, handle_kind Kind>

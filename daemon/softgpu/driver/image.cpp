@@ -26,6 +26,8 @@ constexpr std::uint16_t kind_elf = 2;
 constexpr std::uint64_t flag_zstd = 0x8000;
 constexpr std::uint64_t flag_lz4 = 0x2000;
 constexpr std::uint64_t flag_architecture_specific = 0x100000;
+// Ours: this entry belongs together with all others that have it.
+constexpr std::uint64_t flag_linked = std::uint64_t{1} << 62;
 constexpr std::uint32_t architecture = limits::compute_major * 10 + limits::compute_minor;
 // LZ4 cannot do better than 255:1; zstd can, but PTX text does not.
 constexpr std::uint64_t ratio_max = 4096;
@@ -203,6 +205,7 @@ image read_fatbin(std::span<const std::byte> bytes) {
   auto rest = bytes.subspan(start, body);
 
   std::optional<entry> best;
+  image linked;
   bool machine_code = false;
   while (rest.size() >= entry_header_bytes_min) {
     const std::uint64_t header = at<std::uint32_t>(rest, 4);
@@ -217,12 +220,18 @@ image read_fatbin(std::span<const std::byte> bytes) {
     candidate.payload = rest.subspan(header, payload);
     candidate.compressed_bytes = at<std::uint32_t>(rest, 16);
     candidate.text_bytes = at<std::uint64_t>(rest, 56);
+    if (kind == kind_ptx && (candidate.flags & flag_linked) != 0) {
+      const std::string_view padded(reinterpret_cast<const char*>(candidate.payload.data()),
+                                    candidate.payload.size());
+      linked.texts.emplace_back(padded.substr(0, padded.find('\0')));
+    }
     if (kind == kind_ptx && usable(candidate) &&
         (!best || candidate.architecture > best->architecture)) {
       best = candidate;
     }
     rest = rest.subspan(header + payload);
   }
+  if (!linked.texts.empty()) return linked;
   if (!best) {
     return failed(
         CUDA_ERROR_NO_BINARY_FOR_GPU,
@@ -252,16 +261,24 @@ image read_image(const void* pointer) {
   }
 }
 
-image read_image_file(const char* path) {
+std::optional<std::string> read_file(const char* path) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "rb"), std::fclose);
-  if (!file) return failed(CUDA_ERROR_FILE_NOT_FOUND, std::string("cannot open ") + path);
+  if (!file) return std::nullopt;
   std::string bytes;
   char part[65536];
   while (const std::size_t got = std::fread(part, 1, sizeof part, file.get())) {
     bytes.append(part, got);
-    if (bytes.size() > fatbin_bytes_max)
-      return failed(CUDA_ERROR_INVALID_IMAGE, "the file is larger than 1 GiB");
+    if (bytes.size() > fatbin_bytes_max) break;
   }
+  return bytes;
+}
+
+image read_image_file(const char* path) {
+  auto read = read_file(path);
+  if (!read) return failed(CUDA_ERROR_FILE_NOT_FOUND, std::string("cannot open ") + path);
+  auto& bytes = *read;
+  if (bytes.size() > fatbin_bytes_max)
+    return failed(CUDA_ERROR_INVALID_IMAGE, "the file is larger than 1 GiB");
   std::uint32_t magic = 0;
   std::memcpy(&magic, bytes.data(), std::min(bytes.size(), sizeof magic));
   if (magic == fatbin_magic) return read_fatbin(std::as_bytes(std::span(bytes)));
@@ -270,6 +287,33 @@ image read_image_file(const char* path) {
                   "the file is machine code; the soft GPU runs PTX only");
   }
   return ptx_text(std::move(bytes));
+}
+
+image read_ptx(std::string_view text) {
+  return ptx_text(std::string(text));
+}
+
+std::vector<std::byte> write_linked(std::span<const std::string> texts) {
+  std::vector<std::byte> bytes(fatbin_header_bytes);
+  const auto put = [&bytes](std::uint64_t offset, auto value) {
+    std::memcpy(bytes.data() + offset, &value, sizeof value);
+  };
+  for (const auto& text : texts) {
+    const std::uint64_t begin = bytes.size();
+    const std::uint64_t padded = (text.size() + 7) / 8 * 8;
+    bytes.resize(begin + entry_header_bytes_min + padded);
+    put(begin, kind_ptx);
+    put(begin + 4, static_cast<std::uint32_t>(entry_header_bytes_min));
+    put(begin + 8, padded);
+    put(begin + 28, architecture);
+    put(begin + 40, flag_linked);
+    std::memcpy(bytes.data() + begin + entry_header_bytes_min, text.data(), text.size());
+  }
+  put(0, fatbin_magic);
+  put(4, std::uint16_t{1});
+  put(6, static_cast<std::uint16_t>(fatbin_header_bytes));
+  put(8, std::uint64_t{bytes.size() - fatbin_header_bytes});
+  return bytes;
 }
 
 }  // namespace gpuwire::softgpu

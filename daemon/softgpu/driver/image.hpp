@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda_api.hpp"
@@ -29,7 +31,16 @@ struct image {
 
 image read_image(const void* pointer);
 image read_image_file(const char* path);
+// Nothing for a file that cannot be opened; of one beyond the limit, somewhat more than
+// fatbin_bytes_max.
+std::optional<std::string> read_file(const char* path);
 // The best PTX of one fat binary, header included.
 image read_fatbin(std::span<const std::byte> bytes);
+
+// The PTX of one text, cut at its NUL.
+image read_ptx(std::string_view text);
+// One image of several texts, which read_fatbin gives back together: what a link of them results
+// in.
+std::vector<std::byte> write_linked(std::span<const std::string> texts);
 
 }  // namespace gpuwire::softgpu

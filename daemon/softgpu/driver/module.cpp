@@ -14,20 +14,6 @@ namespace {
 
 constexpr std::uint64_t variable_align_min = 16;
 
-CUresult code_of(ptx::compile_error_kind kind) {
-  switch (kind) {
-    case ptx::compile_error_kind::unsupported_version:
-      return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    case ptx::compile_error_kind::no_entry_target:
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    case ptx::compile_error_kind::syntax:
-    case ptx::compile_error_kind::unknown_instruction:
-    case ptx::compile_error_kind::unresolved_symbol:
-      return CUDA_ERROR_INVALID_PTX;
-  }
-  return CUDA_ERROR_INVALID_PTX;
-}
-
 std::shared_ptr<const program> compile(const image& source, jit_options& options) {
   const std::uint64_t begin_ns = monotonic_ns();
   const auto elapsed_ms = [&] {
@@ -110,6 +96,20 @@ void initialise_variables(const module& into) {
 }
 
 }  // namespace
+
+CUresult code_of(ptx::compile_error_kind kind) {
+  switch (kind) {
+    case ptx::compile_error_kind::unsupported_version:
+      return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    case ptx::compile_error_kind::no_entry_target:
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    case ptx::compile_error_kind::syntax:
+    case ptx::compile_error_kind::unknown_instruction:
+    case ptx::compile_error_kind::unresolved_symbol:
+      return CUDA_ERROR_INVALID_PTX;
+  }
+  return CUDA_ERROR_INVALID_PTX;
+}
 
 module_table& modules() {
   static auto* table = new module_table;
@@ -263,7 +263,8 @@ int function_attribute(const ptx::kernel_info& info, const program& code,
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
       return static_cast<int>(info.register_count);
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-      // CUB chooses its launch shapes by this, so they must be those that the kernel was compiled for.
+      // CUB chooses its launch shapes by this, so they must be those that the kernel was compiled
+      // for.
       return static_cast<int>(info.target);
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
       return limits::compute_major * 10 + limits::compute_minor;

@@ -94,6 +94,8 @@ function_table& functions();
 library_table& libraries();
 kernel_table& kernels();
 
+// What the driver calls an error of the compiler.
+CUresult code_of(ptx::compile_error_kind kind);
 // Reads and compiles; refuses with the driver's code and fills the error log of the options.
 std::shared_ptr<const program> load_program(const void* image, jit_options& options);
 std::shared_ptr<const program> load_program_file(const char* path, jit_options& options);
