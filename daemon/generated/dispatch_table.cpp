@@ -96,6 +96,10 @@ handler find_handler(std::uint16_t call_id) {
     case msg::event_record::call_id: return &dispatch::event_record;
     case msg::graph_attribute_get::call_id: return &dispatch::graph_attribute_get;
     case msg::graph_attribute_set::call_id: return &dispatch::graph_attribute_set;
+    case msg::link_create::call_id: return &dispatch::link_create;
+    case msg::link_add::call_id: return &dispatch::link_add;
+    case msg::link_complete::call_id: return &dispatch::link_complete;
+    case msg::link_destroy::call_id: return &dispatch::link_destroy;
     case msg::cuMemGetInfo_v2::call_id: return &dispatch::cuMemGetInfo_v2;
     case msg::cuMemGetAddressRange_v2::call_id: return &dispatch::cuMemGetAddressRange_v2;
     case msg::cuModuleGetLoadingMode::call_id: return &dispatch::cuModuleGetLoadingMode;
