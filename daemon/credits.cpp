@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/credits.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 
@@ -14,36 +11,6 @@
 #include "wire/generated/messages_internal.hpp"
 
 namespace gpuwire::daemon {
-namespace {
-constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t words_per_page = page_bytes / sizeof(std::uint32_t);
-}  // namespace
-
-// Counter words of one context, given out and taken back under a lock, because the last owner of a
-// word may be the credit thread. The memory is never unmapped: the GPU of a dying context may still
-// write to it.
-struct credit_keeper::word_page : std::enable_shared_from_this<credit_keeper::word_page> {
-  std::mutex mutex;
-  std::uint32_t* host = nullptr;
-  CUdeviceptr device = 0;
-  std::array<std::uint32_t, words_per_page> values{};
-  std::vector<std::uint32_t> free;
-
-  std::shared_ptr<counter_word> take() {
-    std::lock_guard lock(mutex);
-    if (free.empty()) return nullptr;
-    const auto index = free.back();
-    free.pop_back();
-    auto* word =
-        new counter_word{host + index, device + index * sizeof(std::uint32_t), values[index]};
-    return {word, [page = shared_from_this(), index](counter_word* w) {
-              std::lock_guard lock(page->mutex);
-              page->values[index] = w->value;
-              page->free.push_back(index);
-              delete w;
-            }};
-  }
-};
 
 void credit_keeper::start() {
   start_thread(worker_, "gpuwire-credit", [this] { run(); });
@@ -97,7 +64,7 @@ bool credit_keeper::write_word(marker& m, stream_place& place) {
   const auto& d = worker_.driver();
   const auto write = d.cuStreamWriteValue32_v2 ? d.cuStreamWriteValue32_v2 : d.cuStreamWriteValue32;
   if (!words_work_ || write == nullptr) return false;
-  if (!place.word) place.word = make_word(place.context);
+  if (!place.word) place.word = worker_.words.take(place.context);
   if (!place.word) return words_work_ = false;
   const auto value = place.word->value + 1;
   if (write(place.native, place.word->device, value, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS)
@@ -106,31 +73,6 @@ bool credit_keeper::write_word(marker& m, stream_place& place) {
   m.word = place.word;
   m.value = value;
   return true;
-}
-
-std::shared_ptr<counter_word> credit_keeper::make_word(std::uint32_t context) {
-  auto& page = pages_[context];
-  if (page) {
-    if (auto word = page->take()) return word;
-  }
-  const auto& d = worker_.driver();
-  if (d.cuMemHostRegister_v2 == nullptr || d.cuMemHostGetDevicePointer_v2 == nullptr)
-    return nullptr;
-  void* memory =
-      ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  CUdeviceptr device = 0;
-  const auto flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
-  if (d.cuMemHostRegister_v2(memory, page_bytes, flags) != CUDA_SUCCESS ||
-      d.cuMemHostGetDevicePointer_v2(&device, memory, 0) != CUDA_SUCCESS) {
-    ::munmap(memory, page_bytes);
-    return nullptr;
-  }
-  page = std::make_shared<word_page>();
-  page->host = static_cast<std::uint32_t*>(memory);
-  page->device = device;
-  for (std::uint32_t i = words_per_page; i-- > 0;) page->free.push_back(i);
-  return page->take();
 }
 
 void credit_keeper::stream_gone(const credit_key& key) {
@@ -173,14 +115,11 @@ void credit_keeper::take_gone_contexts() {
     }
     for (const auto& key : keys) stream_gone(key);
     ledger_.forget_context(context);
-    pages_.erase(context);
   }
 }
 
 bool credit_keeper::complete(marker& m) {
-  if (m.word)
-    return static_cast<std::int32_t>(__atomic_load_n(m.word->host, __ATOMIC_ACQUIRE) - m.value) >=
-           0;
+  if (m.word) return m.word->has_reached(m.value);
   enter_context(worker_, m.context);
   if (worker_.driver().cuEventQuery(m.event) == CUDA_ERROR_NOT_READY) return false;
   worker_.events.release(m.event, m.context);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "daemon/limits.hpp"
+#include "daemon/word_pages.hpp"
 
 namespace gpuwire::daemon {
 
@@ -64,14 +65,6 @@ class credit_ledger {
   std::uint64_t unmarked_bytes_ = 0;
 };
 
-// One pinned word. Values only grow, also when another stream takes it over, so that a late write
-// of the former owner is never mistaken for progress.
-struct counter_word {
-  volatile std::uint32_t* host = nullptr;
-  CUdeviceptr device = 0;
-  std::uint32_t value = 0;  // of the last marker
-};
-
 class credit_keeper {
  public:
   explicit credit_keeper(worker& w) : worker_(w) {}
@@ -98,7 +91,6 @@ class credit_keeper {
     std::uint32_t context = 0;
     std::uint64_t serial = 0;
   };
-  struct word_page;
   struct stream_place {
     CUstream native = nullptr;
     std::uint32_t context = 0;
@@ -107,7 +99,6 @@ class credit_keeper {
 
   void place_marker(const credit_key& key, stream_place& place);
   bool write_word(marker& m, stream_place& place);
-  std::shared_ptr<counter_word> make_word(std::uint32_t context);
   void take_gone_contexts();
   void run();
   bool complete(marker& m);
@@ -116,7 +107,6 @@ class credit_keeper {
   worker& worker_;
   credit_ledger ledger_;                                                  // executor
   std::unordered_map<credit_key, stream_place, credit_key_hash> places_;  // executor
-  std::unordered_map<std::uint32_t, std::shared_ptr<word_page>> pages_;   // executor
   bool words_work_ = true;                                                // executor
 
   std::mutex mutex_;

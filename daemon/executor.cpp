@@ -93,8 +93,9 @@ void executor::run() {
 void executor::take(const wire::received_frame& frame) {
   const auto& header = frame.header;
   const auto* info = msg::find_call(header.call);
-  if (info != nullptr && info->cls == msg::call_class::push) {
-    worker_.end(1, fmt::format("the client sent {}, which is the server's to send", info->name));
+  if (info != nullptr &&
+      (info->cls == msg::call_class::push || info->cls == msg::call_class::notice)) {
+    worker_.end(1, fmt::format("the client sent {} as a command", info->name));
   }
   if (info != nullptr && belongs_on_lane(frame, info->slow)) return run_on_lane(frame);
   carry_out(worker_, this, header, frame.body);

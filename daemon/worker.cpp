@@ -91,6 +91,8 @@ void worker::context_gone(std::uint32_t context) {
   inline_staging.context_gone(context);
   bulk_staging.context_gone(context);
   credits.context_gone(context);
+  callbacks.context_gone(context);
+  words.context_gone(context);
   context_epoch.fetch_add(1, std::memory_order_acq_rel);
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/generated/kinds.hpp"
 #include "daemon/graph_book.hpp"
 #include "daemon/handles.hpp"
+#include "daemon/host_calls.hpp"
 #include "daemon/inline_copies.hpp"
 #include "daemon/lanes.hpp"
 #include "daemon/linking.hpp"
@@ -27,6 +28,7 @@
 #include "daemon/staging.hpp"
 #include "daemon/stream_reference.hpp"
 #include "daemon/thread_streams.hpp"
+#include "daemon/word_pages.hpp"
 #include "wire/server.hpp"
 
 namespace gpuwire::daemon {
@@ -80,7 +82,9 @@ struct worker {
   lane_set lanes{*this};
   reaper frees{*this};
   thread_streams streams_of_threads{*this};
+  word_pages words{*this};
   credit_keeper credits{*this};
+  host_calls callbacks{*this};
   inline_copies incoming{*this};
   capture_desk captures{*this};
   graph_book graphs{*this};

@@ -9,6 +9,7 @@
 #include "daemon/daemon_thread.hpp"
 #include "daemon/executor.hpp"
 #include "daemon/log.hpp"
+#include "daemon/notices.hpp"
 #include "daemon/spawn.hpp"
 #include "daemon/watchdog.hpp"
 #include "daemon/worker.hpp"
@@ -66,7 +67,11 @@ int run_worker(int argc, const char* const* argv) {
       std::move(control), [&w](wire::connection_role role, int fd) { w.session->attach(role, fd); },
       [&w](const std::string& reason) { w.end(0, reason); });
   dog.watch(command.get());
-  w.session = wire::server_session::create(command.release(), {});
+  wire::server_session::options session_options;
+  session_options.on_notice = [&w](std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
+    return handle_notice(w, call, lane, body);
+  };
+  w.session = wire::server_session::create(command.release(), std::move(session_options));
   w.credits.start();
   start_thread(w, "gpuwire-watch", [&dog] { dog.run(); });
   executor(w).run();

@@ -87,7 +87,7 @@ struct headers {
 
 // ---- specs ----
 
-enum class call_class { called, cached, posted, minted, bulk, push };
+enum class call_class { called, cached, posted, minted, bulk, push, notice };
 const char* to_string(call_class c);
 
 struct spec_parameter {

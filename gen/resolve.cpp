@@ -154,6 +154,8 @@ class planner {
         wrong_.add(c.at, "no message is called '" + c.via + "'");
       else if (m->second->cls == call_class::push)
         wrong_.add(c.at, "'" + c.via + "' is a push: it comes from the daemon");
+      else if (m->second->cls == call_class::notice)
+        wrong_.add(c.at, "'" + c.via + "' is a notice: it is no part of the ordered stream");
       else
         e.wire = m->second;
       return;

@@ -217,7 +217,8 @@ class reader {
 
   bool call_class_word(const std::string& word, call_class& cls) {
     for (const auto c : {call_class::called, call_class::cached, call_class::posted,
-                         call_class::minted, call_class::bulk, call_class::push})
+                         call_class::minted, call_class::bulk, call_class::push,
+                         call_class::notice})
       if (word == to_string(c)) {
         cls = c;
         return true;
@@ -428,6 +429,8 @@ const char* to_string(call_class c) {
       return "bulk";
     case call_class::push:
       return "push";
+    case call_class::notice:
+      return "notice";
   }
   return "";
 }

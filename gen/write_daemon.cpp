@@ -230,7 +230,7 @@ void write_daemon(const plan& p, file_set& files) {
         ".hpp\"\n#include \"wire/limits.hpp\"\n\n"
         "namespace gpuwire::daemon::dispatch {\n";
     for (const auto* c : calls) {
-      if (c->cls == call_class::push) continue;
+      if (c->cls == call_class::push || c->cls == call_class::notice) continue;
       text += "\n" + dispatch_function(p, *c);
       declarations += "outcome " + c->name + "(call_context& c, wire::decoder& in);\n";
       cases += "    case msg::" + c->name + "::call_id: return &dispatch::" + c->name + ";\n";

@@ -59,7 +59,7 @@ std::string table_header(const plan& p) {
   std::string text =
       banner(p, "//") +
       "#pragma once\n\n#include <cstddef>\n#include <cstdint>\n#include <span>\n\nnamespace gpuwire::msg {\n\n"
-      "enum class call_class : std::uint8_t { called, cached, posted, minted, bulk, push };\n\n"
+      "enum class call_class : std::uint8_t { called, cached, posted, minted, bulk, push, notice };\n\n"
       "struct call_info {\n  std::uint16_t id;\n  const char* name;\n  call_class cls;\n"
       "  bool slow;               // may block or take long\n"
       "  bool unsafe_in_capture;  // prohibited while a stream captures\n"

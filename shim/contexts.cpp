@@ -5,6 +5,7 @@
 #include "shim/devices.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/host_functions.hpp"
 #include "shim/images.hpp"
 #include "shim/memory.hpp"
 #include "shim/streams.hpp"
@@ -53,6 +54,7 @@ void context_died(context_record& c, CUcontext handle) {
   forget_streams_of(c.index);
   forget_events_of(c.index);
   forget_memory_of(c.index);
+  forget_host_functions_of(c.index);
   forget_modules_of(c.index);
   forget_all_cached();
   attribute_memory::forget_everywhere();

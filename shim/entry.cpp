@@ -17,6 +17,7 @@ namespace gpuwire::shim {
 namespace detail {
 
 std::atomic<bool> counting{false};
+thread_local bool host_function_runs __attribute__((tls_model("initial-exec"))) = false;
 
 void count_entry() {
   state().counts.entered.fetch_add(1, std::memory_order_relaxed);
@@ -25,7 +26,7 @@ void count_entry() {
 CUresult admit_slowly(const char* name, CUresult before_init) {
   switch (guard::now()) {
     case phase::initialised:
-      return CUDA_SUCCESS;
+      return host_function_runs ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
     case phase::lost:
       return lost_connection_result;
     case phase::ended:

@@ -34,13 +34,15 @@ namespace detail {
 CUresult admit_slowly(const char* name, CUresult before_init);
 void count_entry();
 extern std::atomic<bool> counting;
+// True in the thread that runs the program's host functions, which may not call CUDA.
+extern thread_local bool host_function_runs __attribute__((tls_model("initial-exec")));
 CUresult exception_result(const char* name);
 void say_failure(const char* name, CUresult result);  // with GPUWIRE_LOG=debug
 }  // namespace detail
 
 // Success if the process is initialised, else the code to return.
 inline CUresult admit(const char* name, CUresult before_init) {
-  if (guard::now() == phase::initialised) [[likely]]
+  if (guard::now() == phase::initialised && !detail::host_function_runs) [[likely]]
     return CUDA_SUCCESS;
   return detail::admit_slowly(name, before_init);
 }

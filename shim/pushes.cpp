@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "shim/host_functions.hpp"
 #include "shim/log.hpp"
 #include "shim/state.hpp"
 #include "shim/streams.hpp"
@@ -44,6 +45,10 @@ void take(const msg::posted_error::request& m, std::uint32_t) {
                                       std::memory_order_relaxed);
 }
 
+void take(const msg::host_call::request& m, std::uint32_t) {
+  take_host_call(m);
+}
+
 template <class Push>
 bool decode_and_take(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   if (call != Push::call_id) return false;
@@ -60,7 +65,8 @@ bool decode_and_take(std::uint16_t call, std::uint32_t lane, wire::decoder& body
 void handle_push(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   const bool known = decode_and_take<msg::credit>(call, lane, body) ||
                      decode_and_take<msg::printf>(call, lane, body) ||
-                     decode_and_take<msg::posted_error>(call, lane, body);
+                     decode_and_take<msg::posted_error>(call, lane, body) ||
+                     decode_and_take<msg::host_call>(call, lane, body);
   if (!known) log_debug("a notice of the server has the unknown number {:#x}", call);
 }
 

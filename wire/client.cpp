@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <optional>
 
 #include "wire/bulk_sender.hpp"
@@ -10,6 +11,7 @@
 #include "wire/frame_buffer.hpp"
 #include "wire/limits.hpp"
 #include "wire/net/connect.hpp"
+#include "wire/outgoing.hpp"
 #include "wire/parking.hpp"
 #include "wire/reply_board.hpp"
 #include "wire/thread.hpp"
@@ -37,6 +39,8 @@ class session_client final : public client {
  protected:
   error append(const command& c, std::size_t body_bytes, const void* message,
                encode_function encode, reply* out, const transfer* t) override;
+  error send_notice(std::uint16_t call, std::uint32_t lane, std::size_t body_bytes,
+                    const void* message, encode_function encode) override;
 
  private:
   void fail(error code, const std::string& why);
@@ -47,7 +51,7 @@ class session_client final : public client {
   error wait_for_pushes(std::uint64_t mark);
   void read_side();
   bool take_side_frame(const frame_header& header, std::span<const std::byte> body);
-  void answer_ping(std::uint64_t sequence);
+  bool answer_ping(std::uint64_t sequence);
   void read_bulk(net::socket& connection);
 
   const client_options options_;
@@ -64,6 +68,7 @@ class session_client final : public client {
   command_stream stream_{command_, state_, cores_, fail_};
   reply_board board_{command_, state_, cores_, fail_};
   bulk_sender sender_{state_, threads_};
+  outgoing notices_{state_, threads_, fail_};
 
   std::atomic<std::uint64_t> pushes_{0};  // handled; written by the side thread
   std::atomic<std::uint32_t> push_epoch_{0}, push_sleepers_{0};
@@ -109,6 +114,7 @@ std::variant<std::monostate, connect_failure> session_client::open() {
 }
 
 std::variant<std::monostate, connect_failure> session_client::start_threads() {
+  notices_.attach(side_);
   bool started = threads_.start("gpuwire-side", [this] { read_side(); }) &&
                  threads_.start("gpuwire-writer", [this] { stream_.write_until_end(); });
   for (auto& connection : bulk_) {
@@ -209,8 +215,7 @@ bool session_client::take_side_frame(const frame_header& header, std::span<const
       return true;
     }
     case frame_kind::ping:
-      answer_ping(header.sequence);
-      return true;
+      return answer_ping(header.sequence);
     case frame_kind::pong:
     case frame_kind::ack:
       return true;
@@ -219,14 +224,34 @@ bool session_client::take_side_frame(const frame_header& header, std::span<const
   }
 }
 
-// An answer that does not fit into the socket now would be of no use later.
-void session_client::answer_ping(std::uint64_t sequence) {
-  frame_header header;
-  header.kind = frame_kind::pong;
-  header.sequence = sequence;
-  header.ack = pushes_.load(std::memory_order_relaxed);
-  iovec part{&header, sizeof header};
-  if (side_.wait_writable(std::chrono::microseconds(0))) side_.send_all(&part, 1);
+bool session_client::answer_ping(std::uint64_t sequence) {
+  return notices_.send(frame_header_bytes, false, [&](std::uint64_t, std::byte* memory) {
+    frame_header header;
+    header.kind = frame_kind::pong;
+    header.sequence = sequence;
+    header.ack = pushes_.load(std::memory_order_relaxed);
+    std::memcpy(memory, &header, sizeof header);
+    return true;
+  }) == error::ok;
+}
+
+error session_client::send_notice(std::uint16_t call, std::uint32_t lane, std::size_t body_bytes,
+                                  const void* message, encode_function encode) {
+  if (body_bytes > limits::frame_bytes_max) return error::limit_exceeded;
+  return notices_.send(frame_header_bytes + body_bytes, true,
+                       [&](std::uint64_t sequence, std::byte* memory) {
+                         frame_header header;
+                         header.body_bytes = static_cast<std::uint32_t>(body_bytes);
+                         header.call = call;
+                         header.kind = frame_kind::notice;
+                         header.lane = lane;
+                         header.sequence = sequence;
+                         header.ack = pushes_.load(std::memory_order_relaxed);
+                         std::memcpy(memory, &header, sizeof header);
+                         encoder e(memory + frame_header_bytes, body_bytes);
+                         encode(message, e);
+                         return e.ok() && e.size() == body_bytes;
+                       });
 }
 
 void session_client::read_bulk(net::socket& connection) {

@@ -85,6 +85,12 @@ class client {
     return append(c, encoded_bytes(m), &m, &encode_thunk<Message>, &out, &t);
   }
 
+  // Says something beside the ordered stream: it overtakes commands, and those are not sent for it. Does not wait.
+  template <class Message>
+  [[nodiscard]] error notify(std::uint16_t call, std::uint32_t lane, const Message& m) {
+    return send_notice(call, lane, encoded_bytes(m), &m, &encode_thunk<Message>);
+  }
+
   // The end of the ordered stream: grows with every command of any thread. No lock, no system call.
   virtual std::uint64_t appended() const = 0;
   virtual error flush() = 0;                                         // sends what was appended
@@ -105,6 +111,8 @@ class client {
   // out == nullptr: posted.
   virtual error append(const command& c, std::size_t body_bytes, const void* message, encode_function encode,
                        reply* out, const transfer* t) = 0;
+  virtual error send_notice(std::uint16_t call, std::uint32_t lane, std::size_t body_bytes, const void* message,
+                            encode_function encode) = 0;
 };
 
 }  // namespace gpuwire::wire

@@ -42,7 +42,7 @@ frame_buffer::status frame_buffer::judge(frame_header& header) const {
   if (end_ - begin_ < frame_header_bytes) return status::incomplete;
   std::memcpy(&header, memory_.get() + begin_, sizeof header);
   const bool known_kind =
-      header.kind >= frame_kind::command_posted && header.kind <= frame_kind::ack;
+      header.kind >= frame_kind::command_posted && header.kind <= frame_kind::notice;
   if (!known_kind || (header.flags & ~frame_flags::known) != 0 || header.body_bytes % 8 != 0)
     return status::malformed;
   if (header.body_bytes > body_bytes_max_) return status::too_large;

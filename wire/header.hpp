@@ -21,6 +21,7 @@ enum class frame_kind : std::uint8_t {
   ping = 6,
   pong = 7,
   ack = 8,             // nothing but the ack field
+  notice = 9,          // client to server, side connection: no part of the ordered stream
 };
 
 namespace frame_flags {

@@ -18,7 +18,7 @@ error outgoing::dispatch(std::unique_lock<std::mutex>& lock, std::size_t bytes) 
   const auto waiting = queue_.size() - begin_;
   if (waiting > limits::outgoing_queue_bytes_max) {
     lock.unlock();
-    fail_(error::limit_exceeded, "the client has not read its answers for too long");
+    fail_(error::limit_exceeded, "the peer has not read what it was told for too long");
     return state_.code();
   }
   if (!connection_ || flushing_) return error::ok;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending side of one connection of the server. A frame goes straight into the socket; what the
+// The sending side of one connection: of each of the server's, of the client's side connection. A frame goes straight into the socket; what the
 // socket does not take at once is kept here and sent by a thread that lives as long as there is
 // something to send. So neither the executor nor anybody else ever waits for a slow reader. Beyond
 // a limit the session ends. Thread-safe.

@@ -54,7 +54,7 @@ class socket_session final : public server_session {
   void take_goodbye();
   std::uint32_t take_chunk_count(std::uint64_t sequence);
   void read_side(net::socket& side);
-  bool take_side_frame(const frame_header& header);
+  bool take_side_frame(const frame_header& header, std::span<const std::byte> body);
   void fail(error code, const std::string& why);
   void release_everybody();
 
@@ -71,6 +71,8 @@ class socket_session final : public server_session {
   // The executor's alone.
   frame_buffer received_{limits::receive_buffer_bytes, limits::frame_bytes_max};
   std::uint64_t last_sequence_ = 0;
+
+  std::uint64_t last_notice_ = 0;  // the side thread's alone
 
   std::atomic<std::uint64_t> processed_{0};
   std::atomic<bool> goodbye_{false}, has_side_{false};
@@ -233,7 +235,7 @@ void socket_session::read_side(net::socket& side) {
     in.filled(result.bytes);
     auto status = in.next(header, body);
     for (; status == frame_buffer::status::complete; status = in.next(header, body)) {
-      if (!take_side_frame(header)) {
+      if (!take_side_frame(header, body)) {
         return fail(error::protocol_violation,
                     "the client sent a frame that does not belong on the side connection");
       }
@@ -243,8 +245,14 @@ void socket_session::read_side(net::socket& side) {
   }
 }
 
-bool socket_session::take_side_frame(const frame_header& received) {
+bool socket_session::take_side_frame(const frame_header& received,
+                                     std::span<const std::byte> body) {
   switch (received.kind) {
+    case frame_kind::notice: {
+      if (received.sequence != ++last_notice_ || !options_.on_notice) return false;
+      decoder d(body.data(), body.size());
+      return options_.on_notice(received.call, received.lane, d);
+    }
     case frame_kind::ping:
       return pushes_.send(frame_header_bytes, false, [&](std::uint64_t, std::byte* memory) {
         frame_header header;

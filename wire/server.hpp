@@ -45,6 +45,8 @@ class server_session {
   struct options {
     bool loopback_cubic = false;
     std::function<void(error, const std::string&)> on_lost;  // any thread, once: logged reason
+    // Side thread; must not block; the decoder is valid inside only. False: the client broke a rule.
+    std::function<bool(std::uint16_t call, std::uint32_t lane, decoder& body)> on_notice;
   };
   // Takes ownership of the command socket. attach() adds the others as they arrive; pushes and bulk data that are sent
   // before that wait. The destructor ends the session and waits for its threads.

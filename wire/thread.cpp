@@ -43,7 +43,7 @@ int create(start_record* record, std::size_t bytes) {
 
 }  // namespace
 
-bool thread_group::start(const char* name, std::function<void()> body) {
+bool thread_group::start(const char* name, std::function<void()> body, thread_stack stack) {
   {
     std::lock_guard lock(shared_->mutex);
     ++shared_->running;
@@ -62,7 +62,7 @@ bool thread_group::start(const char* name, std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int problem = create(record.get(), stack_bytes);
+  int problem = create(record.get(), stack == thread_stack::small ? stack_bytes : 0);
   // The static thread-local data of all loaded libraries lies on the stack; some programs have more
   // than fits.
   if (problem == EINVAL) problem = create(record.get(), 0);

@@ -10,10 +10,14 @@
 
 namespace gpuwire::wire {
 
+// usual: as the system gives it, for threads that run code of the program.
+enum class thread_stack { small, usual };
+
 class thread_group {
  public:
   // False when the system refuses another thread. The name is shown by debuggers; at most 15 characters.
-  [[nodiscard]] bool start(const char* name, std::function<void()> body);
+  [[nodiscard]] bool start(const char* name, std::function<void()> body,
+                           thread_stack stack = thread_stack::small);
   void wait();  // until every thread has ended; never from one of them
 
  private:

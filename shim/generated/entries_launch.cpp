@@ -33,6 +33,17 @@ GPUWIRE_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned in
 GPUWIRE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int) { return refuse("cuLaunchCooperativeKernelMultiDevice"); }
 GPUWIRE_EXPORT CUresult cuLaunchGrid(CUfunction, int, int) { return refuse("cuLaunchGrid"); }
 GPUWIRE_EXPORT CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream) { return refuse("cuLaunchGridAsync"); }
+static CUresult body_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
+  return enter("cuLaunchHostFunc", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+    return custom::cuLaunchHostFunc(hStream, fn, userData);
+  });
+}
+GPUWIRE_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) { return body_cuLaunchHostFunc(hStream, fn, userData); }
+GPUWIRE_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
+  const per_thread_default_stream_scope scope;
+  return body_cuLaunchHostFunc(hStream, fn, userData);
+}
+
 static CUresult body_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) {
   return enter("cuLaunchKernel", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);

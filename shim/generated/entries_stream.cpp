@@ -16,8 +16,17 @@ namespace gpuwire::shim {
 
 extern "C" {
 
-GPUWIRE_EXPORT CUresult cuStreamAddCallback(CUstream, CUstreamCallback, void *, unsigned int) { return refuse("cuStreamAddCallback"); }
-GPUWIRE_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream, CUstreamCallback, void *, unsigned int) { return refuse("cuStreamAddCallback_ptsz"); }
+static CUresult body_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
+  return enter("cuStreamAddCallback", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuStreamAddCallback(hStream, callback, userData, flags);
+  });
+}
+GPUWIRE_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) { return body_cuStreamAddCallback(hStream, callback, userData, flags); }
+GPUWIRE_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags) {
+  const per_thread_default_stream_scope scope;
+  return body_cuStreamAddCallback(hStream, callback, userData, flags);
+}
+
 GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync"); }
 GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp"); }

@@ -150,6 +150,6 @@ TEST_CASE("a frame is judged by its header alone", "[frames]") {
   CHECK(verdict([](frame_header& h) { h.body_bytes = 0xfffffff8; }) == status::too_large);
   CHECK(verdict([](frame_header& h) { h.body_bytes = 63; }) == status::malformed);
   CHECK(verdict([](frame_header& h) { h.kind = frame_kind{0}; }) == status::malformed);
-  CHECK(verdict([](frame_header& h) { h.kind = frame_kind{9}; }) == status::malformed);
+  CHECK(verdict([](frame_header& h) { h.kind = frame_kind{10}; }) == status::malformed);
   CHECK(verdict([](frame_header& h) { h.flags = 2; }) == status::malformed);
 }

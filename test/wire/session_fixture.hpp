@@ -132,6 +132,13 @@ class test_server {
       session = std::move(session_);
     }
   }
+  struct heard {
+    std::uint16_t call = 0;
+    std::uint32_t lane = 0;
+    std::uint64_t value = 0;
+  };
+  guarded<heard> notices;
+
   std::string lost_text() {
     std::lock_guard lock(mutex_);
     return lost_text_;
@@ -190,6 +197,12 @@ class test_server {
       std::lock_guard lock(mutex_);
       lost_code_ = code;
       lost_text_ = text;
+    };
+    o.on_notice = [this](std::uint16_t call, std::uint32_t lane, decoder& body) {
+      note n;
+      if (!decode_from(body, n)) return false;
+      notices.add(heard{call, lane, n.value});
+      return true;
     };
     std::lock_guard lock(mutex_);
     session_ = server_session::create(fd, std::move(o));

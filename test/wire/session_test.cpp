@@ -355,3 +355,29 @@ TEST_CASE("idle ends use no processor time", "[session]") {
   // second.
   CHECK(cpu_seconds() - before < 0.05);
 }
+
+TEST_CASE("notices come in order while the ordered stream stands still", "[session]") {
+  std::atomic<bool> stand_still{true};
+  test_server server([&](server_session& s, const received_frame& f) {
+    while (stand_still) std::this_thread::sleep_for(1ms);
+    MUST(s.reply(f.header.sequence, 0, 0, nothing{}) == error::ok);
+  });
+  auto c = connected(server.options());
+  std::thread caller([&] {
+    reply r;
+    MUST(c->call({1, 1, 0}, note{}, r) == error::ok);
+  });
+  constexpr std::uint64_t count = 500;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    note n;
+    n.value = i;
+    REQUIRE(c->notify(7, 9, n) == error::ok);
+  }
+  for (int i = 0; i < 5000 && server.notices.size() < count; ++i) std::this_thread::sleep_for(1ms);
+  stand_still = false;
+  caller.join();
+  const auto heard = server.notices.take();
+  REQUIRE(heard.size() == count);
+  for (std::uint64_t i = 0; i < count; ++i)
+    REQUIRE((heard[i].call == 7 && heard[i].lane == 9 && heard[i].value == i));
+}

@@ -8,7 +8,7 @@
 
 namespace gpuwire::msg {
 
-enum class call_class : std::uint8_t { called, cached, posted, minted, bulk, push };
+enum class call_class : std::uint8_t { called, cached, posted, minted, bulk, push, notice };
 
 struct call_info {
   std::uint16_t id;

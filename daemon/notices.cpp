@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/notices.hpp"
+
+#include "daemon/worker.hpp"
+#include "wire/generated/messages_host.hpp"
+
+namespace gpuwire::daemon {
+namespace {
+
+void take(worker& w, const msg::host_call_done::request& m) {
+  w.callbacks.done(m.run);
+}
+
+template <class Notice>
+bool decode_and_take(worker& w, wire::decoder& body) {
+  typename Notice::request m;
+  if (!wire::decode_from(body, m)) return false;
+  take(w, m);
+  return true;
+}
+
+}  // namespace
+
+bool handle_notice(worker& w, std::uint16_t call, std::uint32_t, wire::decoder& body) {
+  switch (call) {
+    case msg::host_call_done::call_id:
+      return decode_and_take<msg::host_call_done>(w, body);
+    default:
+      return false;
+  }
+}
+
+}  // namespace gpuwire::daemon
