@@ -39,22 +39,14 @@ CUresult host_calls::launch(std::uint64_t id, bool callback, const stream_refere
   const auto& d = worker_.driver();
   if (callback ? d.cuStreamAddCallback == nullptr : d.cuLaunchHostFunc == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
-  if (captures(s.native)) return launch_trampoline(id, callback, s, false);
+  // The daemon adds nothing of its own to a capture.
+  if (worker_.captures.any() && worker_.captures.touches(s.native))
+    return launch_trampoline(id, callback, s, false);
   if (d.cuStreamWaitValue32_v2 != nullptr) {
     if (auto gate = worker_.words.take(s.context))
       return launch_gate(id, callback, s, std::move(gate));
   }
   return launch_trampoline(id, callback, s, true);
-}
-
-// Also when the driver will not say, as for the legacy stream while another one captures: it then
-// has an answer to the launch as well.
-bool host_calls::captures(CUstream stream) const {
-  const auto& d = worker_.driver();
-  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (d.cuStreamIsCapturing == nullptr) return false;
-  return d.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 CUresult host_calls::launch_gate(std::uint64_t id, bool callback, const stream_reference& s,

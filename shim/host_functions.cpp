@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "shim/captures.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/log.hpp"
@@ -115,6 +116,8 @@ CUresult launch(host_function f, const stream_target& target) {
   msg::host_function::request q;
   q.stream = target.id;
   q.callback = f.callback != nullptr;
+  // A captured one runs with each launch of the graph.
+  f.once = !any_capture();
   if (const CUresult r = register_host_function(f, q.id); r != CUDA_SUCCESS) return r;
   // The daemon counts two operations: see daemon/host_calls.cpp.
   CUresult r = count_operation(*target.credit, 0);
