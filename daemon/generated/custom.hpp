@@ -32,6 +32,7 @@ outcome graph_exec_update(call_context& c, const msg::graph_exec_update::request
 outcome graph_dot(call_context& c, const msg::graph_dot::request& q);
 outcome graph_memory_get(call_context& c, const msg::graph_memory_get::request& q);
 outcome graph_memory_set(call_context& c, const msg::graph_memory_set::request& q);
+outcome host_function(call_context& c, const msg::host_function::request& q);
 outcome session_open(call_context& c, const msg::session_open::request& q);
 outcome lane_end(call_context& c, const msg::lane_end::request& q);
 outcome sync(call_context& c, const msg::sync::request& q);

@@ -72,6 +72,7 @@ outcome graph_exec_update(call_context& c, wire::decoder& in);
 outcome graph_dot(call_context& c, wire::decoder& in);
 outcome graph_memory_get(call_context& c, wire::decoder& in);
 outcome graph_memory_set(call_context& c, wire::decoder& in);
+outcome host_function(call_context& c, wire::decoder& in);
 outcome cuProfilerStart(call_context& c, wire::decoder& in);
 outcome cuProfilerStop(call_context& c, wire::decoder& in);
 outcome session_open(call_context& c, wire::decoder& in);

@@ -64,6 +64,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::graph_dot::call_id: return &dispatch::graph_dot;
     case msg::graph_memory_get::call_id: return &dispatch::graph_memory_get;
     case msg::graph_memory_set::call_id: return &dispatch::graph_memory_set;
+    case msg::host_function::call_id: return &dispatch::host_function;
     case msg::cuProfilerStart::call_id: return &dispatch::cuProfilerStart;
     case msg::cuProfilerStop::call_id: return &dispatch::cuProfilerStop;
     case msg::session_open::call_id: return &dispatch::session_open;

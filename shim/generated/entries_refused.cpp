@@ -116,8 +116,6 @@ GPUWIRE_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *, CUdeviceptr) { retur
 GPUWIRE_EXPORT CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle) { return refuse("cuIpcOpenEventHandle"); }
 GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle"); }
 GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle_v2"); }
-GPUWIRE_EXPORT CUresult cuLaunchHostFunc(CUstream, CUhostFn, void *) { return refuse("cuLaunchHostFunc"); }
-GPUWIRE_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream, CUhostFn, void *) { return refuse("cuLaunchHostFunc_ptsz"); }
 GPUWIRE_EXPORT CUresult cuLogsCurrent(CUlogIterator *, unsigned int) { return refuse("cuLogsCurrent"); }
 GPUWIRE_EXPORT CUresult cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int) { return refuse("cuLogsDumpToFile"); }
 GPUWIRE_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int) { return refuse("cuLogsDumpToMemory"); }
