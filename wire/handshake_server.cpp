@@ -148,7 +148,7 @@ bool server_handshake::take_hello() {
     return false;
   }
   if (body.role < static_cast<std::uint8_t>(connection_role::command) ||
-      body.role > static_cast<std::uint8_t>(connection_role::bulk)) {
+      body.role > static_cast<std::uint8_t>(connection_role::light)) {
     fail(error::protocol_violation, "the client asks for an unknown kind of connection");
     return false;
   }
@@ -172,7 +172,8 @@ bool server_handshake::take_hello() {
   hello_.features = body.features;
   hello_.process_key = body.process_key;
   const bool names_session = hello_.session != session_id{};
-  if (names_session == (hello_.role == connection_role::command)) {
+  const bool opens = hello_.role == connection_role::command || hello_.role == connection_role::light;
+  if (names_session == opens) {
     fail(error::protocol_violation, names_session
                                         ? "the client asks for a new session by an old one's name"
                                         : "the client names no session for its connection");

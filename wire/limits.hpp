@@ -17,6 +17,8 @@ inline constexpr std::uint32_t frame_bytes_max = (2u << 20) + (256u << 10);
 inline constexpr std::uint64_t reply_inline_bytes_max = 64u << 10;
 // The body of a reply. Large, because the reply to a library load names all its kernels.
 inline constexpr std::uint32_t reply_bytes_max = 64u << 20;
+// The body of a question or an answer on a light connection.
+inline constexpr std::uint32_t light_body_bytes_max = 8u << 20;
 inline constexpr std::uint32_t bulk_chunk_bytes = 2u << 20;
 
 inline constexpr std::uint32_t bulk_connections_max = 4;

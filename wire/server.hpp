@@ -18,7 +18,8 @@
 
 namespace gpuwire::wire {
 
-enum class connection_role : std::uint8_t { command = 1, side = 2, bulk = 3 };
+// light: a connection of its own, without a session; see light_client.hpp.
+enum class connection_role : std::uint8_t { command = 1, side = 2, bulk = 3, light = 4 };
 
 // A command as received; body stays valid until the next next_frame().
 struct received_frame {

@@ -36,6 +36,7 @@ class socket {
   ~socket();
 
   int fd() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }  // the caller closes it
   bool open() const { return fd_ >= 0; }
 
   // Blocking mode, close-on-exec, no delay, keepalive and user timeout; cubic between processes of
