@@ -39,10 +39,24 @@ std::string without_const(std::string spelling) {
 
 std::shared_ptr<type> read_type(CXType t, int depth);
 
+// The typedef that names a struct itself: the last of a chain of them.
+std::string name_of_record(CXType t) {
+  std::string name;
+  for (;;) {
+    if (t.kind == CXType_Elaborated) t = clang_Type_getNamedType(t);
+    if (t.kind != CXType_Typedef) return name;
+    const auto declaration = clang_getTypeDeclaration(t);
+    name = take(clang_getCursorSpelling(declaration));
+    t = clang_getTypedefDeclUnderlyingType(declaration);
+  }
+}
+
 void read_record(CXType canonical, type& out, int depth) {
   const auto declaration = clang_getTypeDeclaration(canonical);
   out.cls = clang_getCursorKind(declaration) == CXCursor_UnionDecl ? type_class::record_union
                                                                    : type_class::record;
+  out.size = clang_Type_getSizeOf(canonical);
+  out.align = clang_Type_getAlignOf(canonical);
   if (depth > 4) return;
   visit_children(declaration, [&](CXCursor c) {
     if (clang_getCursorKind(c) == CXCursor_FieldDecl)
@@ -116,7 +130,12 @@ std::shared_ptr<type> read_type(CXType t, int depth) {
     case CXType_ConstantArray:
       out->cls = type_class::array;
       out->count = clang_getArraySize(canonical);
-      out->element = read_type(clang_getArrayElementType(canonical), depth + 1);
+      {
+        const auto declared = clang_getArrayElementType(t);
+        out->element = read_type(
+            declared.kind == CXType_Invalid ? clang_getArrayElementType(canonical) : declared,
+            depth + 1);
+      }
       break;
     case CXType_Enum: {
       out->cls = type_class::enumeration;
@@ -130,6 +149,7 @@ std::shared_ptr<type> read_type(CXType t, int depth) {
     }
     case CXType_Record:
       read_record(canonical, *out, depth);
+      out->record = name_of_record(t);
       break;
     default:
       read_scalar(canonical, *out);
@@ -174,6 +194,12 @@ void read_cursor(CXCursor cursor, const specs& spec, headers& out) {
       if (!spec.function_type_prefix.empty() &&
           starts_with(name, spec.function_type_prefix + spec.function_prefix))
         read_function_type(name, spec.function_type_prefix, out);
+      if (starts_with(name, spec.function_prefix)) {
+        const auto behind = clang_getTypedefDeclUnderlyingType(cursor);
+        if (clang_getCanonicalType(behind).kind == CXType_Record &&
+            name_of_record(clang_getCursorType(cursor)) == name)
+          out.records[name] = read_type(clang_getCursorType(cursor), 0);
+      }
       if (name == spec.result_type) {
         const auto canonical = clang_getCanonicalType(clang_getTypedefDeclUnderlyingType(cursor));
         visit_children(clang_getTypeDeclaration(canonical), [&](CXCursor c) {

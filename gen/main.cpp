@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "flat.hpp"
 #include "header.hpp"
 #include "output.hpp"
 #include "resolve.hpp"
@@ -45,12 +46,7 @@ std::vector<fs::path> left_over(const fs::path& root, const file_set& files) {
   return old;
 }
 
-int write_all(const fs::path& root, const file_set& files) {
-  int changed = 0;
-  for (const auto& f : left_over(root, files)) {
-    fs::remove(f);
-    ++changed;
-  }
+int write_all(const fs::path& root, const file_set& files, int changed = 0) {
   for (const auto& [name, content] : files) {
     const auto path = root / name;
     if (fs::exists(path) && content_of(path) == content)
@@ -91,20 +87,49 @@ bool stamped_with(const fs::path& root, const plan& p) {
 
 }  // namespace
 
+// The files of an API of the flat language; nothing of an earlier run is removed.
+int run_flat(const std::string& file, const std::vector<std::string>& include_dirs,
+             const std::string& out_dir, bool check) {
+  problems wrong;
+  const auto spec = read_flat_spec(file, wrong);
+  if (!wrong.empty()) return report(wrong);
+  const auto header = read_headers(spec.reading, include_dirs, wrong);
+  if (!wrong.empty()) return report(wrong);
+  const auto p = make_flat_plan(spec, header, wrong);
+  if (!wrong.empty()) return report(wrong);
+  file_set files;
+  write_flat(p, files);
+  if (!check) return write_all(out_dir, files);
+  int stale = 0;
+  for (const auto& [name, content] : files)
+    if (content_of(fs::path(out_dir) / name) != content) {
+      std::cerr << name << " is stale\n";
+      ++stale;
+    }
+  return stale == 0 ? 0 : 1;
+}
+
 int main(int argc, char** argv) {
   CLI::App app("Writes the parts of gpuwire that follow from the CUDA headers and gen/spec.");
-  std::string spec_dir, out_dir;
+  std::string spec_dir, out_dir, flat;
   std::vector<std::string> include_dirs;
   bool coverage = false, check = false;
-  app.add_option("--spec", spec_dir, "folder of the *.spec files")
-      ->required()
-      ->check(CLI::ExistingDirectory);
+  auto* folder = app.add_option("--spec", spec_dir, "folder of the *.spec files")
+                     ->check(CLI::ExistingDirectory);
+  app.add_option("--flat", flat, "a spec of the flat language, instead of --spec")
+      ->check(CLI::ExistingFile)
+      ->excludes(folder);
   app.add_option("--include", include_dirs, "folder of the headers (may be repeated)")->required();
   app.add_option("--out", out_dir, "root of the tree to write into")->check(CLI::ExistingDirectory);
   app.add_flag("--check", check,
                "write nothing; fail if a file under --out is stale (77: other header version)");
   app.add_flag("--coverage", coverage, "print how many functions are real, local, refused");
   CLI11_PARSE(app, argc, argv);
+  if (!flat.empty()) return run_flat(flat, include_dirs, out_dir, check);
+  if (spec_dir.empty()) {
+    std::cerr << "--spec or --flat is needed\n";
+    return 2;
+  }
 
   problems wrong;
   auto spec = read_specs(spec_dir, wrong);
@@ -123,7 +148,11 @@ int main(int argc, char** argv) {
   write_tables(p, files);
   write_daemon(p, files);
   write_coverage(p, files);
-  if (!check) return write_all(out_dir, files);
+  if (!check) {
+    const auto old = left_over(out_dir, files);
+    for (const auto& f : old) fs::remove(f);
+    return write_all(out_dir, files, static_cast<int>(old.size()));
+  }
   if (!stamped_with(out_dir, p)) {
     std::cout << "skipped: the installed headers are of another version than the generated files\n";
     return 77;

@@ -64,6 +64,8 @@ struct type {
   std::shared_ptr<type> element;     // pointer and array
   std::int64_t count = 0;            // array
   std::vector<record_field> fields;  // record
+  std::int64_t size = 0, align = 0;  // bytes; record, union
+  std::string record;                // record, union: the name behind all typedefs; empty if it has none
 };
 
 struct header_parameter {
@@ -82,6 +84,7 @@ struct headers {
   std::map<std::string, std::vector<int>>
       versions_per_thread;                      // the same for the per-thread-stream series
   std::map<std::int64_t, std::string> results;  // value -> name of the first enumerator
+  std::map<std::string, std::shared_ptr<type>> records;  // structs with a typedef of their own
   std::int64_t version = 0;
 };
 
