@@ -16,6 +16,7 @@
 #include "shim/instance.hpp"
 #include "shim/log.hpp"
 #include "shim/options.hpp"
+#include "shim/process_key.hpp"
 #include "shim/pushes.hpp"
 #include "shim/result.hpp"
 #include "wire/client.hpp"
@@ -116,6 +117,7 @@ CUresult connect_now() {
   wanted.token = std::move(options.token);
   wanted.connect_deadline = options.connect_timeout;
   wanted.environment = std::move(options.environment);
+  wanted.process_key = process_key();
   wanted.on_push = handle_push;
   wanted.on_lost = connection_lost;
   auto connected = wire::client::connect(std::move(wanted));
