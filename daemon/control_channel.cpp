@@ -23,10 +23,8 @@ std::optional<std::pair<descriptor, descriptor>> make_control_pair() {
   return std::pair{descriptor(ends[0]), descriptor(ends[1])};
 }
 
-bool send_control(int channel, const control_message& message, int fd) {
-  std::array<std::uint8_t, 2> body = {static_cast<std::uint8_t>(message.kind),
-                                      static_cast<std::uint8_t>(message.role)};
-  iovec part{body.data(), body.size()};
+bool send_packet(int channel, std::span<const std::byte> packet, int fd) {
+  iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -43,12 +41,11 @@ bool send_control(int channel, const control_message& message, int fd) {
   ssize_t sent;
   do sent = ::sendmsg(channel, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(body.size());
+  return sent == static_cast<ssize_t>(packet.size());
 }
 
-control_state receive_control(int channel, received_control& out) {
-  std::array<std::uint8_t, 2> body{};
-  iovec part{body.data(), body.size()};
+control_state receive_packet(int channel, std::span<std::byte> packet, descriptor& fd) {
+  iovec part{packet.data(), packet.size()};
   control_space space{};
   msghdr header{};
   header.msg_iov = &part;
@@ -62,16 +59,29 @@ control_state receive_control(int channel, received_control& out) {
     return errno == EAGAIN || errno == EWOULDBLOCK ? control_state::would_block
                                                    : control_state::closed;
   }
-  out.connection.reset();
+  fd.reset();
   for (auto* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int))) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
-      out.connection = descriptor(fd);
+      int sent = -1;
+      std::memcpy(&sent, CMSG_DATA(c), sizeof sent);
+      fd = descriptor(sent);
     }
   }
-  if (received != static_cast<ssize_t>(body.size())) return control_state::closed;
+  return received == static_cast<ssize_t>(packet.size()) ? control_state::message
+                                                         : control_state::closed;
+}
+
+bool send_control(int channel, const control_message& message, int fd) {
+  const std::array body = {static_cast<std::byte>(message.kind),
+                           static_cast<std::byte>(message.role)};
+  return send_packet(channel, body, fd);
+}
+
+control_state receive_control(int channel, received_control& out) {
+  std::array<std::byte, 2> body{};
+  const auto state = receive_packet(channel, body, out.connection);
+  if (state != control_state::message) return state;
   out.message = {static_cast<control_kind>(body[0]), static_cast<wire::connection_role>(body[1])};
   const bool attach = out.message.kind == control_kind::attach;
   if (!attach && out.message.kind != control_kind::end) return control_state::closed;

@@ -3,8 +3,10 @@
 // one descriptor with it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "daemon/descriptor.hpp"
@@ -30,6 +32,10 @@ struct received_control {
 enum class control_state { message, would_block, closed };
 
 std::optional<std::pair<descriptor, descriptor>> make_control_pair();
+
+// Packets of one fixed length, at most one descriptor with each. Never block; a packet of another length counts as closed.
+bool send_packet(int channel, std::span<const std::byte> packet, int fd);
+control_state receive_packet(int channel, std::span<std::byte> packet, descriptor& fd);
 
 // Never blocks; false if the worker does not read any more.
 bool send_control(int channel, const control_message& message, int fd = -1);

@@ -39,6 +39,10 @@ std::string soft_driver_path() {
   return own_folder() + "/../lib/libgpuwire-softcuda.so";
 }
 
+std::string soft_nvml_path() {
+  return own_folder() + "/../lib/libgpuwire-softnvml.so";
+}
+
 std::variant<std::unique_ptr<loaded_driver>, std::string> load_driver(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -21,5 +21,6 @@ std::variant<std::unique_ptr<loaded_driver>, std::string> load_driver(const std:
 
 // The path behind "soft": the library installed beside this program.
 std::string soft_driver_path();
+std::string soft_nvml_path();
 
 }  // namespace gpuwire::daemon

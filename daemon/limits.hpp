@@ -23,6 +23,10 @@ inline constexpr milliseconds probe_deadline{
 inline constexpr milliseconds drain_deadline{
     2'000};  // SIGTERM: workers that are still there are killed
 
+// NVML helper.
+inline constexpr std::size_t nvml_connections_max = 1024;
+inline constexpr seconds nvml_idle{30};  // without a client for so long, the helper ends
+
 // Worker.
 inline constexpr milliseconds lost_grace{
     1'000};  // all connections ended without goodbye; stated outside: 1.5 s

@@ -48,7 +48,7 @@ class connection_owner {
     wire::session_id session{};
   };
   virtual decision decide(wire::server_handshake& handshake, const std::string& peer, int fd) = 0;
-  virtual void delivered(const decision& d, wire::connection_role role, int fd) = 0;
+  virtual void delivered(const decision& d, const wire::hello& request, int fd) = 0;
   virtual void finished(class pending_connection& connection) = 0;
 
  protected:
@@ -103,7 +103,7 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
       auto bytes = outgoing_;
       bytes.insert(bytes.end(), d.answer.begin(), d.answer.end());
       send(std::move(bytes), [this, d] {
-        if (d.keep) owner_.delivered(d, handshake_.request().role, socket_.native_handle());
+        if (d.keep) owner_.delivered(d, handshake_.request(), socket_.native_handle());
         close(nullptr);
       });
       return;
@@ -148,9 +148,10 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
 
 class server final : public connection_owner {
  public:
-  server(const options& o, const worker_launch& launch)
+  server(const options& o, const worker_launch& launch, const nvml_launch& nvml)
       : options_(o),
         launch_(launch),
+        nvml_(nvml),
         acceptor_(io_),
         ends_(io_, SIGTERM, SIGINT),
         children_(io_, SIGCHLD),
@@ -250,6 +251,11 @@ class server final : public connection_owner {
       return decision{handshake.refuse(reason), false, {}};
     };
     if (stopping_) return refuse("the server is shutting down");
+    if (hello.role == wire::connection_role::light) {
+      std::string problem;
+      if (!nvml_.ready(problem)) return refuse(problem);
+      return {handshake.accept({{}, hello.features}), true, {}};
+    }
     if (hello.role == wire::connection_role::command) {
       if (sessions_.full()) {
         return refuse(fmt::format("the server already has {} sessions, its limit (--sessions-max)",
@@ -263,6 +269,7 @@ class server final : public connection_owner {
       log_info("session started", {{"session", std::to_string(entry.number)},
                                    {"peer", peer},
                                    {"worker", std::to_string(entry.worker)}});
+      nvml_.session_began(entry.worker, hello.process_key);
       sessions_.add(id, std::move(entry));
       return {handshake.accept({id, hello.features}), true, id};
     }
@@ -272,8 +279,13 @@ class server final : public connection_owner {
     return {handshake.accept({hello.session, hello.features}), true, hello.session};
   }
 
-  void delivered(const decision& d, wire::connection_role role, int fd) override {
+  void delivered(const decision& d, const wire::hello& request, int fd) override {
+    const auto role = request.role;
     if (role == wire::connection_role::command) return;  // the worker was started with it
+    if (role == wire::connection_role::light) {
+      nvml_.hand_over(fd, request.process_key);
+      return;
+    }
     auto* entry = sessions_.find(d.session);
     if (entry == nullptr || !send_control(entry->control.get(), {control_kind::attach, role}, fd)) {
       log_warning("connection dropped: its worker has ended or does not listen");
@@ -293,10 +305,12 @@ class server final : public connection_owner {
     int status = 0;
     pid_t child;
     while ((child = ::waitpid(-1, &status, WNOHANG)) > 0) {
+      const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      if (nvml_.child_ended(child, describe_wait_status(status), clean)) continue;
+      nvml_.session_ended(child);
       const auto entry = sessions_.remove_worker(child);
       if (!entry) continue;
       const auto lasted = std::chrono::steady_clock::now() - entry->started;
-      const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
       log(clean ? log_level::info : log_level::warning, "session ended",
           {{"session", std::to_string(entry->number)},
            {"peer", entry->peer},
@@ -316,6 +330,7 @@ class server final : public connection_owner {
       const auto first = pending_.front();
       first->close("the server is shutting down");
     }
+    nvml_.stop();
     sessions_.for_each([](session_entry& entry) {
       send_control(entry.control.get(), {control_kind::end, {}});
     });
@@ -329,6 +344,7 @@ class server final : public connection_owner {
 
   const options& options_;
   const worker_launch& launch_;
+  nvml_helper nvml_;
   asio::io_context io_;
   tcp::acceptor acceptor_;
   asio::signal_set ends_, children_;
@@ -340,8 +356,8 @@ class server final : public connection_owner {
 
 }  // namespace
 
-int serve(const options& o, const worker_launch& launch) {
-  return server(o, launch).run();
+int serve(const options& o, const worker_launch& launch, const nvml_launch& nvml) {
+  return server(o, launch, nvml).run();
 }
 
 }  // namespace gpuwire::daemon

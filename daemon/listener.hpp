@@ -4,6 +4,7 @@
 // only daemon file that includes Asio is its source.
 #pragma once
 
+#include "daemon/nvml/helper_process.hpp"
 #include "daemon/options.hpp"
 #include "daemon/worker_process.hpp"
 
@@ -11,6 +12,6 @@ namespace gpuwire::daemon {
 
 // Serves until SIGTERM or SIGINT; returns the exit code. Prints "listening on ADDRESS:PORT" on
 // stdout once it does.
-int serve(const options& o, const worker_launch& launch);
+int serve(const options& o, const worker_launch& launch, const nvml_launch& nvml);
 
 }  // namespace gpuwire::daemon

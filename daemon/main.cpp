@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuwired: one program, three roles. Without a role it serves; --worker and --probe are how it
-// starts itself.
+// gpuwired: one program, four roles. Without a role it serves; --worker, --nvml and --probe are how
+// it starts itself.
 #include <signal.h>
 
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
+#include "daemon/driver_loader.hpp"
 #include "daemon/driver_probe.hpp"
 #include "daemon/listener.hpp"
+#include "daemon/nvml/helper_main.hpp"
 #include "daemon/options.hpp"
 #include "daemon/worker_main.hpp"
 
@@ -32,7 +34,11 @@ int run_server(int argc, const char* const* argv) {
   }
   const auto& driver = std::get<usable_driver>(probed);
   log_info("driver found", {{"path", driver.path}, {"about", driver.summary}});
-  return serve(o, {driver.path, driver.library_folder, o.level});
+  const auto nvml = !o.nvml_driver.empty() ? o.nvml_driver
+                    : o.driver == "soft"   ? soft_nvml_path()
+                                           : std::string("libnvidia-ml.so.1");
+  return serve(o, {driver.path, driver.library_folder, o.level},
+               {nvml, driver.library_folder, o.level, o.nvml_write});
 }
 
 }  // namespace
@@ -41,6 +47,7 @@ int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   try {
     if (argc > 1 && std::strcmp(argv[1], "--worker") == 0) return run_worker(argc, argv);
+    if (argc > 1 && std::strcmp(argv[1], "--nvml") == 0) return run_nvml_helper(argc, argv);
     if (argc == 3 && std::strcmp(argv[1], "--probe") == 0) return run_probe(argv[2]);
     return run_server(argc, argv);
   } catch (const std::exception& problem) {

@@ -74,6 +74,11 @@ std::variant<options, early_exit> parse_options(int argc, const char* const* arg
   app.add_option("--driver", o.driver,
                  "CUDA driver: 'soft' for the software GPU, or a library name or path (default: "
                  "the system's libcuda.so.1)");
+  app.add_option("--nvml-driver", o.nvml_driver,
+                 "NVML library name or path (default: the system's libnvidia-ml.so.1, or the "
+                 "software GPU's)");
+  app.add_flag("--nvml-write", o.nvml_write,
+               "let clients change the state of the GPUs through NVML: power limits, clocks, MIG");
   app.add_option("--listen", o.listen, "address to listen on (default 127.0.0.1)");
   app.add_option("--port", port, "TCP port, 0 lets the system choose (default 14840)");
   app.add_option("--token-file", o.token_file, "file with the secret that clients must know");

@@ -23,6 +23,8 @@ struct options {
   std::string token;  // from the file; empty: nobody is asked for one
   bool insecure = false;
   log_level level = log_level::info;
+  std::string nvml_driver;  // as driver, for NVML; empty: the one that belongs to the driver
+  bool nvml_write = false;  // clients may change the state of the GPUs
   std::size_t sessions_max = limits::sessions_default_max;
   std::vector<std::string> warnings;  // said once the log is there
 };

@@ -15,27 +15,16 @@
 namespace gpuwire::softgpu {
 namespace {
 
-constexpr char device_name[] = "gpuwire soft GPU";
-constexpr unsigned devices_max = 16;
-
 // Leaked: calls during process exit are answered as before.
 std::vector<std::unique_ptr<device>>& list() {
   static auto* all = new std::vector<std::unique_ptr<device>>;
   return *all;
 }
 
-std::uint64_t quarter_of_memory() {
-  struct sysinfo information {};
-  if (sysinfo(&information) != 0) return 1ull << 30;
-  const std::uint64_t total = std::uint64_t{information.totalram} * information.mem_unit;
-  constexpr std::uint64_t two_mebibytes = 2ull << 20;
-  return std::max<std::uint64_t>(total / 4 / two_mebibytes * two_mebibytes, 64ull << 20);
-}
-
 CUuuid uuid_of(unsigned ordinal) {
+  const auto bytes = device_uuid(ordinal);
   CUuuid uuid{};
-  std::memcpy(uuid.bytes, "gpuwire-soft", 12);
-  uuid.bytes[15] = static_cast<char>(ordinal);
+  std::memcpy(uuid.bytes, bytes.data(), bytes.size());
   return uuid;
 }
 
@@ -43,27 +32,23 @@ CUuuid uuid_of(unsigned ordinal) {
 
 std::string device::pci_bus_id() const {
   char text[16];
-  std::snprintf(text, sizeof text, "0000:%02X:00.0", static_cast<unsigned>(ordinal + 1) & 0xff);
+  std::snprintf(text, sizeof text, "0000:%02X:00.0", device_bus(static_cast<unsigned>(ordinal)));
   return text;
 }
 
 bool make_devices() {
-  unsigned long count = 1;
-  if (const char* wanted = std::getenv("GPUWIRE_SOFT_DEVICES")) {
-    char* end = nullptr;
-    count = std::strtoul(wanted, &end, 10);
-    if (end == wanted || *end != '\0' || count > devices_max) {
-      std::fprintf(stderr,
-                   "gpuwire soft GPU: GPUWIRE_SOFT_DEVICES is '%s'; give a number from 0 to %u\n",
-                   wanted, devices_max);
-      return false;
-    }
+  const auto count = devices_wanted();
+  if (!count) {
+    std::fprintf(stderr,
+                 "gpuwire soft GPU: GPUWIRE_SOFT_DEVICES is '%s'; give a number from 0 to %u\n",
+                 std::getenv("GPUWIRE_SOFT_DEVICES"), devices_max);
+    return false;
   }
-  for (unsigned ordinal = 0; ordinal < count; ++ordinal) {
+  for (unsigned ordinal = 0; ordinal < *count; ++ordinal) {
     auto made = std::make_unique<device>();
     made->ordinal = static_cast<CUdevice>(ordinal);
     made->uuid = uuid_of(ordinal);
-    made->memory_bytes = quarter_of_memory();
+    made->memory_bytes = device_memory_bytes();
     made->multiprocessors = std::max(1u, std::thread::hardware_concurrency());
     made->primary = context::make(*made, true);
     list().push_back(std::move(made));

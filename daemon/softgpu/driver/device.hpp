@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/softgpu/identity.hpp"
 #include "cuda_api.hpp"
 
 namespace gpuwire::softgpu {
@@ -17,8 +18,8 @@ namespace gpuwire::softgpu {
 class context;
 
 namespace limits {
-inline constexpr int compute_major = 9;
-inline constexpr int compute_minor = 0;
+inline constexpr int compute_major = device_compute_major;
+inline constexpr int compute_minor = device_compute_minor;
 inline constexpr unsigned threads_per_block_max = 1024;
 inline constexpr unsigned block_dim_max[3] = {1024, 1024, 64};
 inline constexpr unsigned grid_dim_max[3] = {2147483647, 65535, 65535};
