@@ -47,6 +47,14 @@ def children_of(pid):
     return [child for child in found if state_of(child) not in ("", "Z")]
 
 
+def is_nvml_helper(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().split(b"\0")[1:2] == [b"--nvml"]
+    except OSError:
+        return False
+
+
 def state_of(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -143,7 +151,8 @@ class Daemon:
         return report
 
     def workers(self):
-        return children_of(self.process.pid)
+        """The processes of its sessions; the NVML helper, which stays for a while, is none."""
+        return [child for child in children_of(self.process.pid) if not is_nvml_helper(child)]
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
