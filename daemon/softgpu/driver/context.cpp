@@ -8,6 +8,7 @@
 #include "module.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
+#include "texture.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
@@ -106,6 +107,7 @@ void context::deactivate() {
   forget_instances_of(*this);
   streams_table().remove_if(mine);
   events().remove_if(mine);
+  texture_objects::instance().remove_of_context(*this);
   arrays().remove_if(mine);
   mipmapped_arrays().remove_if(mine);
   {

@@ -27,6 +27,8 @@ enum class handle_kind : std::uint64_t {
   physical,
   array,
   mipmapped_array,
+  texture,
+  surface,
   link = 100
 };
 

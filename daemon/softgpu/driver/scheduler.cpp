@@ -8,6 +8,7 @@
 #include "context.hpp"
 #include "fault.hpp"
 #include "guard.hpp"
+#include "texture.hpp"
 #include "threads.hpp"
 
 namespace gpuwire::softgpu {
@@ -313,6 +314,7 @@ fence scheduler::enqueue(const std::shared_ptr<stream>& to, operation what, lock
 }
 
 fence scheduler::submit(const std::shared_ptr<stream>& to, operation what) {
+  if (what.kernel) what.kernel->launch.textures = texture_objects::instance().snapshot();
   locked lock(mutex_);
   return enqueue(to, std::move(what), lock);
 }

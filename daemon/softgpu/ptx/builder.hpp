@@ -195,6 +195,9 @@ decode_table mbarrier_instructions();
 decode_table control_instructions();
 decode_table call_instructions();
 decode_table video_instructions();
+decode_table texture_instructions();
+decode_table image_query_instructions();
+decode_table surface_instructions();
 
 // Takes the statement's modifiers apart and lets the families decode it. Throws compile_failure for
 // an unknown one.

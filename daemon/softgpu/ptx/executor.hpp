@@ -51,6 +51,7 @@ struct warp {
   std::uint64_t plain_steps = 0;  // not yet counted in it
   std::array<std::vector<std::byte>, warp_lanes> local;
   std::array<std::uint32_t, warp_lanes> local_top{};
+  std::vector<std::uint64_t> staged;  // slots of operands, lane after lane; see staging.hpp
   std::array<std::uint32_t, warp_lanes> thread_x{}, thread_y{}, thread_z{};
 };
 

@@ -20,6 +20,8 @@
 #include <variant>
 #include <vector>
 
+#include "texture.hpp"
+
 namespace gpuwire::softgpu::ptx {
 
 struct dim3 {
@@ -126,6 +128,7 @@ struct launch {
   std::vector<std::byte> arguments;               // parameter_bytes long
   std::vector<std::uint64_t> variable_addresses;  // device address of each of code->variables()
   const memory* device_memory = nullptr;
+  std::shared_ptr<const texture_set> textures;  // may be null
   std::function<void(std::string_view)> print;  // formatted device printf output, any thread
   device_heap heap;
   // Set for cuLaunchCooperativeKernel: gives cooperative groups the workspace through which

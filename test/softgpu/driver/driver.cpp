@@ -51,8 +51,8 @@ test_context::~test_context() {
   driver(cuCtxDestroy_v2)(handle);
 }
 
-test_module::test_module() {
-  REQUIRE_OK(driver(cuModuleLoad)(&handle, image_path("kernels_default.fatbin").c_str()));
+test_module::test_module(const char* image) {
+  REQUIRE_OK(driver(cuModuleLoad)(&handle, image_path(image).c_str()));
 }
 
 CUfunction test_module::function(const char* name) const {

@@ -47,7 +47,7 @@ class test_context {
 // The test kernels as a module of the current context.
 class test_module {
  public:
-  test_module();
+  explicit test_module(const char* image = "kernels_default.fatbin");
   CUfunction function(const char* name) const;
   CUmodule handle = nullptr;
 };
