@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions in streams. They run on threads of their own, may block, and may not call CUDA.
+#include "capture.hpp"
 #include "guard.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
@@ -10,6 +11,10 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void* argument) {
   return initialised([&] {
     auto on = stream_of(handle);
     require(call != nullptr);
+    if (is_capturing(*on)) {
+      capture_node(on, host_payload{{call, argument}});
+      return CUDA_SUCCESS;
+    }
     operation what;
     what.what = operation::kind::host;
     what.run = [call, argument] { call(argument); };

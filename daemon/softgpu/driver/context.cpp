@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "array.hpp"
+#include "capture.hpp"
 #include "guard.hpp"
 #include "module.hpp"
 #include "scheduler.hpp"
@@ -99,6 +100,7 @@ void context::activate(unsigned wanted_flags, unsigned version) {
 
 void context::deactivate() {
   if (!active_.exchange(false)) return;
+  end_captures_of(*this);
   scheduler::instance().close(*this);
   flush_print();
   const auto mine = [this](const auto& object) { return object.owner.get() == this; };

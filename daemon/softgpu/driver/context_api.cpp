@@ -2,6 +2,7 @@
 // cuCtx*: creation, the thread's stack of contexts, properties.
 #include <algorithm>
 
+#include "capture.hpp"
 #include "context.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
@@ -64,6 +65,8 @@ CUresult push(CUcontext handle) {
 }
 
 CUresult synchronise(context& which) {
+  check_call_on(which);
+  check_unsafe_call();
   scheduler::instance().synchronise(which);
   which.flush_print();
   trim_pools_after_wait();
@@ -215,6 +218,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   return with_context([&](context& current) {
+    check_unsafe_call();
     switch (limit) {
       case CU_LIMIT_STACK_SIZE:
       case CU_LIMIT_PRINTF_FIFO_SIZE:
@@ -256,6 +260,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   return with_context([&](context& current) {
     require(config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL);
+    check_unsafe_call();
     current.cache_config = config;
     return CUDA_SUCCESS;
   });
@@ -301,6 +306,7 @@ CUresult cuCtxRecordEvent(CUcontext handle, CUevent hEvent) {
     require(which->error() == CUDA_SUCCESS, which->error());
     auto mark = event_of(hEvent);
     require(mark->owner == which, CUDA_ERROR_INVALID_HANDLE);
+    check_call_on(*which);
     scheduler::instance().record_context(*which, *mark);
     return CUDA_SUCCESS;
   });
@@ -310,7 +316,10 @@ CUresult cuCtxWaitEvent(CUcontext handle, CUevent hEvent) {
   return initialised([&] {
     auto which = context_or_current(handle);
     require(which->error() == CUDA_SUCCESS, which->error());
-    scheduler::instance().wait_event_context(*which, *event_of(hEvent));
+    auto mark = event_of(hEvent);
+    check_call_on(*which);
+    check_event_not_captured(*mark, true);
+    scheduler::instance().wait_event_context(*which, *mark);
     return CUDA_SUCCESS;
   });
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "capture.hpp"
 #include "guard.hpp"
 #include "safe_read.hpp"
 #include "scheduler.hpp"
@@ -52,6 +53,31 @@ void move_box(const box& to, const box& from, const box_extent& extent) {
   }
 }
 
+// As the driver describes a captured copy.
+CUDA_MEMCPY3D linear(const operand& to, const operand& from, std::uint64_t bytes) {
+  const auto type = [](const operand& one) {
+    return one.what == side::host     ? CU_MEMORYTYPE_HOST
+           : one.what == side::device ? CU_MEMORYTYPE_DEVICE
+                                      : CU_MEMORYTYPE_UNIFIED;
+  };
+  CUDA_MEMCPY3D made{};
+  made.srcMemoryType = type(from);
+  made.dstMemoryType = type(to);
+  if (from.what == side::host) {
+    made.srcHost = reinterpret_cast<const void*>(from.address);
+  } else {
+    made.srcDevice = from.address;
+  }
+  if (to.what == side::host) {
+    made.dstHost = reinterpret_cast<void*>(to.address);
+  } else {
+    made.dstDevice = to.address;
+  }
+  made.WidthInBytes = bytes;
+  made.Height = made.Depth = 1;
+  return made;
+}
+
 bool is_host(const operand& which) {
   if (which.what == side::array) return false;
   auto found = memory_table::instance().find(which.address);
@@ -82,6 +108,10 @@ CUresult copy(context& in, const std::shared_ptr<stream>& on, const operand& to,
   if (bytes == 0) return CUDA_SUCCESS;
   const bool to_pageable = is_pageable(to, bytes);
   const bool from_pageable = is_pageable(from, bytes);
+  if (is_capturing(*on)) {
+    capture_node(on, memcpy_payload{linear(to, from, bytes), in.shared_from_this()});
+    return CUDA_SUCCESS;
+  }
   // A copy between device addresses never makes the host wait.
   bool wait = to_pageable || from_pageable ||
               (when == completion::blocking && (is_host(to) || is_host(from)));
@@ -101,6 +131,13 @@ CUresult copy(context& in, const std::shared_ptr<stream>& on, const operand& to,
     what.run = [destination, source, bytes] { std::memmove(destination, source, bytes); };
   }
   return finish(in, scheduler::instance().submit(on, std::move(what)), wait);
+}
+
+std::function<void()> box_move(const box& to, const box& from, const box_extent& extent) {
+  if (extent.width_bytes == 0 || extent.height == 0 || extent.depth == 0) return nullptr;
+  is_pageable(to.from, span_bytes(to, extent));
+  is_pageable(from.from, span_bytes(from, extent));
+  return [to, from, extent] { move_box(to, from, extent); };
 }
 
 CUresult copy_box(context& in, const std::shared_ptr<stream>& on, const box& to, const box& from,

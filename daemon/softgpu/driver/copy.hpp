@@ -48,7 +48,14 @@ enum class completion { blocking, asynchronous };
 // return, a pageable destination is filled on return.
 CUresult copy(context& in, const std::shared_ptr<stream>& on, const operand& to,
               const operand& from, std::uint64_t bytes, completion when);
+// The checked move alone; null when the box is empty.
+std::function<void()> box_move(const box& to, const box& from, const box_extent& extent);
 CUresult copy_box(context& in, const std::shared_ptr<stream>& on, const box& to, const box& from,
                   const box_extent& extent, completion when);
+
+// For the nodes of graphs: what the structure asks for, checked now and done by the call. Null when
+// there is nothing to do.
+std::function<void()> checked_copy(const CUDA_MEMCPY3D& parameters);
+std::function<void()> checked_fill(const CUDA_MEMSET_NODE_PARAMS& parameters);
 
 }  // namespace gpuwire::softgpu

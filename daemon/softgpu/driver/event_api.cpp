@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuEvent*.
+#include "capture.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
 #include "scheduler.hpp"
@@ -14,10 +15,14 @@ CUresult record(CUevent handle, CUstream hStream, unsigned flags) {
     auto on = stream_of(hStream);
     auto mark = event_of(handle);
     require((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) == 0);
-    // An external record has a meaning in captures only, and is refused elsewhere, as natively.
-    require(flags == CU_EVENT_RECORD_DEFAULT, CUDA_ERROR_ILLEGAL_STATE);
     require(mark->owner.get() == on->in, CUDA_ERROR_INVALID_HANDLE);
-    scheduler::instance().record(on, *mark);
+    // An external record has a meaning in captures only, and is refused elsewhere, as natively.
+    if (flags == CU_EVENT_RECORD_EXTERNAL) {
+      require(is_capturing(*on), CUDA_ERROR_ILLEGAL_STATE);
+      capture_node(on, event_record_payload{mark});
+    } else {
+      record_event(on, *mark);
+    }
     return CUDA_SUCCESS;
   });
 }
@@ -34,6 +39,8 @@ CUresult elapsed(float* milliseconds, CUevent begin_handle, CUevent end_handle) 
     auto begin = event_of(begin_handle);
     auto end = event_of(end_handle);
     require(milliseconds != nullptr, CUDA_ERROR_INVALID_HANDLE);  // as the hardware's driver says
+    check_event_not_captured(*begin, false);
+    check_event_not_captured(*end, false);
     auto& plan = scheduler::instance();
     const auto first = plan.latest(*begin);
     const auto last = plan.latest(*end);
@@ -75,6 +82,8 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int fl
 CUresult cuEventQuery(CUevent handle) {
   return initialised([&] {
     auto mark = event_of(handle);
+    check_event_not_captured(*mark, true);
+    check_unsafe_call();
     auto& plan = scheduler::instance();
     const auto latest = plan.latest(*mark);
     const bool done = !latest || plan.done(*latest);
@@ -86,6 +95,8 @@ CUresult cuEventQuery(CUevent handle) {
 CUresult cuEventSynchronize(CUevent handle) {
   return initialised([&] {
     auto mark = event_of(handle);
+    check_event_not_captured(*mark, true);
+    check_unsafe_call();
     auto& plan = scheduler::instance();
     if (const auto latest = plan.latest(*mark)) plan.wait(*latest);
     mark->owner->flush_print();

@@ -29,6 +29,10 @@ enum class handle_kind : std::uint64_t {
   mipmapped_array,
   texture,
   surface,
+  graph,
+  graph_node,
+  graph_exec,
+  user_object,
   link = 100
 };
 

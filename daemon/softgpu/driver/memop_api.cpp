@@ -3,8 +3,10 @@
 #include <atomic>
 #include <vector>
 
+#include "capture.hpp"
 #include "copy.hpp"
 #include "guard.hpp"
+#include "memop.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
 
@@ -61,23 +63,9 @@ operation write_operation(CUdeviceptr address, Value value, unsigned flags) {
   return what;
 }
 
-template <typename Value>
-CUresult wait_value(CUstream handle, CUdeviceptr address, Value value, unsigned flags) {
-  return initialised([&] {
-    auto on = stream_of(handle);
-    scheduler::instance().submit(on, wait_operation(address, value, flags));
-    return CUDA_SUCCESS;
-  });
-}
+}  // namespace
 
-template <typename Value>
-CUresult write_value(CUstream handle, CUdeviceptr address, Value value, unsigned flags) {
-  return initialised([&] {
-    auto on = stream_of(handle);
-    scheduler::instance().submit(on, write_operation(address, value, flags));
-    return CUDA_SUCCESS;
-  });
-}
+namespace gpuwire::softgpu {
 
 operation batch_operation(const CUstreamBatchMemOpParams& one) {
   switch (one.operation) {
@@ -102,16 +90,54 @@ operation batch_operation(const CUstreamBatchMemOpParams& one) {
   }
 }
 
+}  // namespace gpuwire::softgpu
+
+namespace {
+
+CUresult submit(const std::shared_ptr<stream>& on,
+                const std::vector<CUstreamBatchMemOpParams>& list) {
+  std::vector<operation> all;
+  for (const auto& one : list) all.push_back(batch_operation(one));
+  if (is_capturing(*on)) {
+    capture_node(on, batch_payload{on->in->shared_from_this(), list, 0});
+    return CUDA_SUCCESS;
+  }
+  for (auto& one : all) scheduler::instance().submit(on, std::move(one));
+  return CUDA_SUCCESS;
+}
+
+template <typename Value>
+CUresult wait_value(CUstream handle, CUdeviceptr address, Value value, unsigned flags) {
+  return initialised([&] {
+    CUstreamBatchMemOpParams one{};
+    constexpr bool wide = sizeof(Value) == 8;
+    one.operation = wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    one.waitValue.address = address;
+    one.waitValue.value64 = value;
+    one.waitValue.flags = flags;
+    return submit(stream_of(handle), {one});
+  });
+}
+
+template <typename Value>
+CUresult write_value(CUstream handle, CUdeviceptr address, Value value, unsigned flags) {
+  return initialised([&] {
+    CUstreamBatchMemOpParams one{};
+    constexpr bool wide = sizeof(Value) == 8;
+    one.operation = wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    one.writeValue.address = address;
+    one.writeValue.value64 = value;
+    one.writeValue.flags = flags;
+    return submit(stream_of(handle), {one});
+  });
+}
+
 CUresult batch(CUstream handle, unsigned count, const CUstreamBatchMemOpParams* list,
                unsigned flags) {
-  constexpr unsigned count_max = 256;  // as the manual says
   return initialised([&] {
     auto on = stream_of(handle);
-    require(list != nullptr && flags == 0 && count > 0 && count <= count_max);
-    std::vector<operation> all;
-    for (unsigned at = 0; at < count; ++at) all.push_back(batch_operation(list[at]));
-    for (auto& one : all) scheduler::instance().submit(on, std::move(one));
-    return CUDA_SUCCESS;
+    require(list != nullptr && flags == 0 && count > 0 && count <= batch_operations_max);
+    return submit(on, {list, list + count});
   });
 }
 

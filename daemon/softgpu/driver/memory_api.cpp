@@ -3,6 +3,7 @@
 // the calls that hand out addresses have 32 bits for one: they are not exported.
 #include <algorithm>
 
+#include "capture.hpp"
 #include "context.hpp"
 #include "guard.hpp"
 #include "memory.hpp"
@@ -17,6 +18,7 @@ constexpr std::uint64_t page = 4096;
 
 std::uint64_t allocate_device(context& in, std::uint64_t bytes) {
   require(bytes > 0);
+  check_unsafe_call();
   allocation_request request;
   request.bytes = bytes;
   request.context_id = in.id;
@@ -28,6 +30,7 @@ std::uint64_t allocate_device(context& in, std::uint64_t bytes) {
 CUresult free_device(std::uint64_t address) {
   return with_context([&](context& current) {
     if (address == 0) return CUDA_SUCCESS;
+    check_unsafe_call();
     // Of a pool's memory CUDA assumes that nothing uses it any more, and does not wait.
     if (auto pool = pool_at(address)) {
       pool->free_at_once(address);
@@ -47,6 +50,7 @@ CUresult allocate_host(void** out, std::uint64_t bytes, unsigned flags) {
     constexpr unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     require(out != nullptr && bytes > 0 && (flags & ~known) == 0);
+    check_unsafe_call();
     allocation_request request;
     request.bytes = bytes;
     request.align = page;
@@ -68,6 +72,7 @@ CUresult register_host(void* start, std::uint64_t bytes, unsigned flags) {
     require(start != nullptr && bytes > 0 && (flags & ~known) == 0 &&
             bytes <= UINT64_MAX - address);
     require((flags & CU_MEMHOSTREGISTER_IOMEMORY) == 0, CUDA_ERROR_NOT_SUPPORTED);
+    check_unsafe_call();
     allocation range;
     range.base = address;
     range.bytes = bytes;
@@ -148,6 +153,7 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
 CUresult cuMemFreeHost(void* pointer) {
   return initialised([&] {
     if (pointer == nullptr) return CUDA_SUCCESS;
+    check_unsafe_call();
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     auto known = memory_table::instance().find(address);
     require(known && known->base == address && known->kind == memory_kind::host);
@@ -169,6 +175,7 @@ CUresult cuMemHostRegister_v2(void* start, size_t bytes, unsigned int flags) {
 CUresult cuMemHostUnregister(void* pointer) {
   return initialised([&] {
     require(pointer != nullptr);
+    check_unsafe_call();
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     auto known = memory_table::instance().find(address);
     require(known && known->base == address && known->kind == memory_kind::registered,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture.hpp"
 #include "copy.hpp"
 #include "guard.hpp"
 #include "scheduler.hpp"
@@ -21,25 +22,37 @@ void fill_row(std::uint64_t address, Value value, std::uint64_t count) {
   }
 }
 
+// The checked fill alone; null when there is nothing to fill.
 template <typename Value>
-CUresult fill(const std::shared_ptr<stream>& on, std::uint64_t address, std::uint64_t pitch,
-              Value value, std::uint64_t width, std::uint64_t height, completion when) {
-  if (width == 0 || height == 0) return CUDA_SUCCESS;
+std::function<void()> fill_move(std::uint64_t address, std::uint64_t pitch, Value value,
+                                std::uint64_t width, std::uint64_t height) {
+  if (width == 0 || height == 0) return nullptr;
   std::uint64_t row = 0, rows = 0, bytes = 0;
-  require(address % sizeof(Value) == 0 && pitch % sizeof(Value) == 0);
   require(!__builtin_mul_overflow(width, sizeof(Value), &row));
   if (height == 1 && pitch < row) pitch = row;
+  require(address % sizeof(Value) == 0 && (height == 1 || pitch % sizeof(Value) == 0));
   require(row <= pitch);
   require(!__builtin_mul_overflow(pitch, height - 1, &rows) &&
           !__builtin_add_overflow(rows, row, &bytes));
   require(!is_pageable({address, side::device}, bytes));
-  const bool host = memory_table::instance().find(address)->is_host();
-
-  operation what;
-  what.what = operation::kind::work;
-  what.run = [=] {
+  return [=] {
     for (std::uint64_t at = 0; at < height; ++at) fill_row(address + at * pitch, value, width);
   };
+}
+
+template <typename Value>
+CUresult fill(const std::shared_ptr<stream>& on, std::uint64_t address, std::uint64_t pitch,
+              Value value, std::uint64_t width, std::uint64_t height, completion when) {
+  operation what;
+  what.what = operation::kind::work;
+  what.run = fill_move(address, pitch, value, width, height);
+  if (!what.run) return CUDA_SUCCESS;
+  if (is_capturing(*on)) {
+    capture_node(on, memset_payload{{address, pitch, value, sizeof(Value), width, height},
+                                    on->in->shared_from_this()});
+    return CUDA_SUCCESS;
+  }
+  const bool host = memory_table::instance().find(address)->is_host();
   const fence made = scheduler::instance().submit(on, std::move(what));
   // A fill of device memory does not make the host wait, in its blocking form neither.
   if (when == completion::blocking && host) {
@@ -66,6 +79,23 @@ CUresult asynchronous(CUdeviceptr to, std::size_t pitch, Value value, std::size_
 }
 
 }  // namespace
+
+namespace gpuwire::softgpu {
+
+std::function<void()> checked_fill(const CUDA_MEMSET_NODE_PARAMS& p) {
+  switch (p.elementSize) {
+    case 1:
+      return fill_move(p.dst, p.pitch, static_cast<unsigned char>(p.value), p.width, p.height);
+    case 2:
+      return fill_move(p.dst, p.pitch, static_cast<unsigned short>(p.value), p.width, p.height);
+    case 4:
+      return fill_move(p.dst, p.pitch, p.value, p.width, p.height);
+    default:
+      refuse(CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+}  // namespace gpuwire::softgpu
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   return blocking(to, 0, value, count, 1);

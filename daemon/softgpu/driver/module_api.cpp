@@ -2,6 +2,7 @@
 // cuModule*: code bound to a context.
 #include <algorithm>
 
+#include "capture.hpp"
 #include "guard.hpp"
 #include "module.hpp"
 
@@ -48,6 +49,7 @@ CUresult cuModuleUnload(CUmodule handle) {
   return initialised([&] {
     auto which = module_of(handle);
     require(!which->of_library, CUDA_ERROR_NOT_PERMITTED);
+    check_unsafe_call();
     require(which->owner->error() == CUDA_SUCCESS, which->owner->error());
     unload(which);
     return CUDA_SUCCESS;

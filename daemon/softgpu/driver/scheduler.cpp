@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "capture.hpp"
 #include "compute.hpp"
 #include "context.hpp"
 #include "fault.hpp"
@@ -19,11 +20,24 @@ constexpr std::uint64_t stream_operations_max = 1024;
 constexpr std::uint64_t poll_ns_first = 20'000;
 constexpr std::uint64_t poll_ns_max = 500'000;
 
+void mark_done(event_record& record) {
+  if (record.done) return;
+  record.done = true;
+  record.time_ns = monotonic_ns();
+}
+
 bool complete(const fence& which) {
+  if (which.record && which.record->done) return true;
   return which.of->completed >= which.sequence;
 }
 
 }  // namespace
+
+fence fence_of(const std::shared_ptr<event_record>& record) {
+  fence made = record->at;
+  made.record = record;
+  return made;
+}
 
 std::uint64_t monotonic_ns() {
   timespec now{};
@@ -100,10 +114,13 @@ void scheduler::complete(stream& which, operation& what,
                          std::vector<std::shared_ptr<stream>>& to_check) {
   which.completed = what.sequence;
   --which.in->outstanding;
-  if (what.record) {
-    what.record->done = true;
-    what.record->time_ns = monotonic_ns();
-  }
+  for (auto& record : what.step_records) mark_done(*record);
+  complete_step(which, what, to_check);
+}
+
+void scheduler::complete_step(stream& which, operation& what,
+                              std::vector<std::shared_ptr<stream>>& to_check) {
+  if (what.record) mark_done(*what.record);
   for (auto& waiting : which.dependents) to_check.push_back(std::move(waiting));
   which.dependents.clear();
   signal_waiters();
@@ -134,21 +151,58 @@ void scheduler::advance(const std::shared_ptr<stream>& which) {
   while (!to_check.empty()) {
     auto next = std::move(to_check.back());
     to_check.pop_back();
-    stream& at = *next;
-    while (!at.running && !at.queue.empty() && ready_to_run(at, at.queue.front(), next)) {
-      at.current = std::move(at.queue.front());
-      at.queue.pop_front();
-      const bool skipped = at.in->error() != CUDA_SUCCESS && !at.current.even_after_error;
-      if (at.current.what == operation::kind::marker || skipped) {
-        operation done = std::move(at.current);
-        at.current = {};
-        complete(at, done, to_check);
-      } else {
-        at.running = true;
-        dispatch(next);
-      }
+    while (!next->running && start_next(next, to_check)) {
     }
   }
+}
+
+// Begins what is next on a stream that runs nothing; false when that has to wait or there is
+// nothing.
+bool scheduler::start_next(const std::shared_ptr<stream>& which,
+                           std::vector<std::shared_ptr<stream>>& to_check) {
+  stream& at = *which;
+  if (at.sequence) return start_step(which, to_check);
+  if (at.queue.empty() || !ready_to_run(at, at.queue.front(), which)) return false;
+  at.current = std::move(at.queue.front());
+  at.queue.pop_front();
+  const bool skipped = at.in->error() != CUDA_SUCCESS && !at.current.even_after_error;
+  if (at.current.what == operation::kind::marker || skipped) {
+    operation done = std::move(at.current);
+    at.current = {};
+    complete(at, done, to_check);
+  } else if (at.current.what == operation::kind::sequence) {
+    at.sequence = std::make_unique<operation>(std::move(at.current));
+    at.current = {};
+  } else {
+    at.running = true;
+    dispatch(which);
+  }
+  return true;
+}
+
+bool scheduler::start_step(const std::shared_ptr<stream>& which,
+                           std::vector<std::shared_ptr<stream>>& to_check) {
+  stream& at = *which;
+  const bool broken = at.in->error() != CUDA_SUCCESS;
+  if (!at.step && !broken) at.step = at.sequence->steps->next();
+  if (!at.step || broken) {
+    at.step.reset();
+    auto done = std::move(at.sequence);
+    complete(at, *done, to_check);
+    return true;
+  }
+  if (!ready_to_run(at, *at.step, which)) return false;
+  at.current = std::move(*at.step);
+  at.step.reset();
+  if (at.current.what == operation::kind::marker) {
+    operation done = std::move(at.current);
+    at.current = {};
+    complete_step(at, done, to_check);
+  } else {
+    at.running = true;
+    dispatch(which);
+  }
+  return true;
 }
 
 void scheduler::dispatch(const std::shared_ptr<stream>& which) {
@@ -178,7 +232,11 @@ void scheduler::finish(const std::shared_ptr<stream>& which) {
   which->current = {};
   which->running = false;
   std::vector<std::shared_ptr<stream>> to_check;
-  complete(*which, done, to_check);
+  if (which->sequence) {
+    complete_step(*which, done, to_check);
+  } else {
+    complete(*which, done, to_check);
+  }
   advance(which);
   for (const auto& other : to_check) advance(other);
 }
@@ -282,12 +340,15 @@ void scheduler::add_implicit_dependencies(stream& of, operation& what) {
   }
 }
 
+void scheduler::wait_for_room(stream& at, locked& lock) {
+  take_ended_kernels();
+  if (at.submitted - at.completed < stream_operations_max) return;
+  wait_until(lock, [&] { return at.submitted - at.completed < stream_operations_max; });
+}
+
 fence scheduler::enqueue(const std::shared_ptr<stream>& to, operation what, locked& lock) {
   stream& at = *to;
-  take_ended_kernels();
-  if (at.submitted - at.completed >= stream_operations_max) {
-    wait_until(lock, [&] { return at.submitted - at.completed < stream_operations_max; });
-  }
+  wait_for_room(at, lock);
   require(!at.in->closed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   start_threads();
   add_implicit_dependencies(at, what);
@@ -296,8 +357,9 @@ fence scheduler::enqueue(const std::shared_ptr<stream>& to, operation what, lock
   const fence made{to, what.sequence};
   if (what.record) what.record->at = made;
 
-  const bool at_once = what.what == operation::kind::work && !at.running && at.queue.empty() &&
-                       at.in->error() == CUDA_SUCCESS && ready_to_run(at, what, to);
+  const bool at_once = what.what == operation::kind::work && !at.running && !at.sequence &&
+                       at.queue.empty() && at.in->error() == CUDA_SUCCESS &&
+                       ready_to_run(at, what, to);
   if (!at_once) {
     at.queue.push_back(std::move(what));
     advance(to);
@@ -314,12 +376,33 @@ fence scheduler::enqueue(const std::shared_ptr<stream>& to, operation what, lock
 }
 
 fence scheduler::submit(const std::shared_ptr<stream>& to, operation what) {
+  check_use_in_capture(*to);
   if (what.kernel) what.kernel->launch.textures = texture_objects::instance().snapshot();
   locked lock(mutex_);
   return enqueue(to, std::move(what), lock);
 }
 
+fence scheduler::submit_sequence(const std::shared_ptr<stream>& to, operation what,
+                                 std::vector<std::shared_ptr<event_step>>& event_steps) {
+  check_use_in_capture(*to);
+  locked lock(mutex_);
+  wait_for_room(*to, lock);
+  require(!to->in->closed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  for (auto& step : event_steps) {
+    if (!step->records) {
+      step->bound = step->which->latest;
+      continue;
+    }
+    step->bound = std::make_shared<event_record>();
+    step->bound->at = {to, to->submitted + 1};
+    step->which->latest = step->bound;
+    what.step_records.push_back(step->bound);
+  }
+  return enqueue(to, std::move(what), lock);
+}
+
 void scheduler::record(const std::shared_ptr<stream>& to, event& which) {
+  check_use_in_capture(*to);
   operation marker;
   marker.record = std::make_shared<event_record>();
   locked lock(mutex_);
@@ -329,11 +412,12 @@ void scheduler::record(const std::shared_ptr<stream>& to, event& which) {
 }
 
 void scheduler::wait_event(const std::shared_ptr<stream>& to, event& which) {
+  check_use_in_capture(*to);
   locked lock(mutex_);
   take_ended_kernels();
   if (!which.latest || which.latest->done) return;
   operation marker;
-  marker.dependencies.push_back(which.latest->at);
+  marker.dependencies.push_back(fence_of(which.latest));
   enqueue(to, std::move(marker), lock);
 }
 
@@ -351,7 +435,7 @@ void scheduler::record_context(context& of, event& which) {
 void scheduler::wait_event_context(context& of, event& which) {
   locked lock(mutex_);
   take_ended_kernels();
-  if (which.latest && !which.latest->done) of.barriers.push_back(which.latest->at);
+  if (which.latest && !which.latest->done) of.barriers.push_back(fence_of(which.latest));
 }
 
 // ---- waiting

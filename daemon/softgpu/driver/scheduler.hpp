@@ -30,6 +30,16 @@ class scheduler {
   // Appends to the stream. Blocks while the stream holds as many operations as a driver channel
   // does. Returns the fence of the operation. Refuses with 709 when the context is gone.
   fence submit(const std::shared_ptr<stream>& to, operation what);
+  // An event that a sequence records or waits for. `bound` is filled in by submit_sequence: the
+  // record to be made, or the latest one at that time (null: nothing to wait for).
+  struct event_step {
+    std::shared_ptr<event> which;
+    bool records = false;
+    std::shared_ptr<event_record> bound;
+  };
+  // The same for a sequence: as of now, its events are recorded, but not done.
+  fence submit_sequence(const std::shared_ptr<stream>& to, operation what,
+                        std::vector<std::shared_ptr<event_step>>& event_steps);
   // Records the event at this place of the stream.
   void record(const std::shared_ptr<stream>& to, event& which);
   // Later operations of the stream wait for the latest record of the event.
@@ -64,6 +74,7 @@ class scheduler {
   void conduct();
   void serve();
 
+  void wait_for_room(stream& at, locked& lock);
   fence enqueue(const std::shared_ptr<stream>& to, operation what, locked& lock);
   void add_implicit_dependencies(stream& of, operation& what);
   bool ready_to_run(stream& of, const operation& what, const std::shared_ptr<stream>& self);
@@ -72,6 +83,12 @@ class scheduler {
   // Ends the running operation of the stream and starts what waited for it.
   void finish(const std::shared_ptr<stream>& which);
   void complete(stream& which, operation& what, std::vector<std::shared_ptr<stream>>& to_check);
+  void complete_step(stream& which, operation& what,
+                     std::vector<std::shared_ptr<stream>>& to_check);
+  bool start_next(const std::shared_ptr<stream>& which,
+                  std::vector<std::shared_ptr<stream>>& to_check);
+  bool start_step(const std::shared_ptr<stream>& which,
+                  std::vector<std::shared_ptr<stream>>& to_check);
   void take_ended_kernels();
   void signal_waiters();
   std::vector<fence> fences_of(context& which);
@@ -95,5 +112,7 @@ class scheduler {
 };
 
 std::uint64_t monotonic_ns();
+// Passed when the record is done.
+fence fence_of(const std::shared_ptr<event_record>& record);
 
 }  // namespace gpuwire::softgpu

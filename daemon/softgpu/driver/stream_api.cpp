@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuStream*: life, order and properties of streams. Stream capture is not implemented: no stream is
-// ever capturing.
+// cuStream*: life, order and properties of streams.
+#include "capture.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
 #include "scheduler.hpp"
@@ -36,6 +36,7 @@ CUresult destroy(CUstream handle) {
   return initialised([&] {
     auto gone = streams_table().remove(handle);
     require(gone != nullptr, CUDA_ERROR_INVALID_HANDLE);
+    leave_capture(*gone);
     scheduler::instance().destroy_stream(gone);
     return CUDA_SUCCESS;
   });
@@ -47,15 +48,6 @@ CUresult property(CUstream handle, Value* out, Value (*read)(const stream&)) {
     auto which = any_stream_of(handle);
     require(out != nullptr);
     *out = read(*which);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult capture_status(CUstream handle, CUstreamCaptureStatus* status) {
-  return initialised([&] {
-    any_stream_of(handle);
-    require(status != nullptr);
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   });
 }
@@ -78,6 +70,8 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
 CUresult cuStreamQuery(CUstream handle) {
   return initialised([&] {
     auto which = stream_of(handle);
+    check_call_on(*which);
+    check_unsafe_call();
     const bool idle = scheduler::instance().idle(which);
     if (which->in->error() != CUDA_SUCCESS) return which->in->error();
     return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -87,6 +81,8 @@ CUresult cuStreamQuery(CUstream handle) {
 CUresult cuStreamSynchronize(CUstream handle) {
   return initialised([&] {
     auto which = any_stream_of(handle);
+    check_call_on(*which);
+    check_unsafe_call();
     scheduler::instance().synchronise(which);
     which->in->flush_print();
     trim_pools_after_wait();
@@ -98,9 +94,14 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent hEvent, unsigned int flags) 
   return initialised([&] {
     auto which = stream_of(handle);
     auto mark = event_of(hEvent);
-    // An external wait has a meaning in captures only.
     require((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) == 0);
-    scheduler::instance().wait_event(which, *mark);
+    if (which->legacy) check_legacy_use(*which->in);
+    // An external wait has a meaning in captures only.
+    if (flags == CU_EVENT_WAIT_EXTERNAL && is_capturing(*which)) {
+      capture_node(which, event_wait_payload{mark});
+    } else {
+      wait_for_event(which, *mark);
+    }
     return CUDA_SUCCESS;
   });
 }
@@ -128,35 +129,6 @@ CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
     require(out != nullptr && green != nullptr);
     *out = which->in->handle;
     *green = nullptr;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return capture_status(handle, status);
-}
-
-// The further results of these are defined only for a stream that captures.
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*) {
-  return capture_status(handle, status);
-}
-CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*,
-                                   CUgraph*, const CUgraphNode**, size_t*) {
-  return capture_status(handle, status);
-}
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*,
-                                   CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                   size_t*) {
-  return capture_status(handle, status);
-}
-
-// The mode matters to captures only, but it is the thread's and is given back as it was set.
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  return initialised([&] {
-    thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    require(mode != nullptr && *mode >= CU_STREAM_CAPTURE_MODE_GLOBAL &&
-            *mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
-    std::swap(own, *mode);
     return CUDA_SUCCESS;
   });
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "capture.hpp"
 #include "guard.hpp"
 #include "scheduler.hpp"
 
@@ -16,7 +17,10 @@ struct own_streams {
   ~own_streams() {
     // In the child of a fork the scheduler's lock may be held by a thread that is not there.
     if (driver_state != process_state::ready) return;
-    for (const auto& [id, one] : by_context) scheduler::instance().destroy_stream(one);
+    for (const auto& [id, one] : by_context) {
+      leave_capture(*one);
+      scheduler::instance().destroy_stream(one);
+    }
   }
 };
 
