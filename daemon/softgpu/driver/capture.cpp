@@ -50,7 +50,8 @@ std::shared_ptr<graph> finish(const std::shared_ptr<capture>& which) {
 
 void finish_without_graph(const std::shared_ptr<capture>& which) {
   auto made = finish(which);
-  if (!which->into_existing) forget_graph(*made);
+  // A graph of the program's own goes too, as natively, unless a node holds it.
+  if (!made->is_inner) forget_graph(*made);
 }
 
 // The capture of the stream, under the lock. Refuses when it is invalid.
@@ -128,10 +129,16 @@ bool is_capturing(const stream& which) {
   return which.is_capturing.load(std::memory_order_acquire);
 }
 
-CUgraphNode capture_node(const std::shared_ptr<stream>& on, node_payload payload) {
+CUgraphNode capture_node(const std::shared_ptr<stream>& on, node_payload payload,
+                         bool programmatic) {
   std::lock_guard lock(graph_mutex());
   auto into = valid_capture(*on);
   auto& member = into->members.at(on.get());
+  for (auto& edge : member.next_dependencies) {
+    if (!programmatic || edge.other->type() != CU_GRAPH_NODE_TYPE_KERNEL) continue;
+    edge.data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    edge.data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  }
   auto made = add_node(*into->into, std::move(payload), member.next_dependencies);
   member.next_dependencies = {{made.get(), {}}};
   return made->handle;
@@ -258,13 +265,12 @@ void begin_capture(const std::shared_ptr<stream>& on, CUstreamCaptureMode mode,
                    std::shared_ptr<graph> into, std::vector<graph_edge> dependencies) {
   static cuuint64_t last_id = 0;
   require(!on->legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  require(!on->capturing, CUDA_ERROR_ILLEGAL_STATE);
+  require(!on->capturing && (!into || into->captures == 0), CUDA_ERROR_ILLEGAL_STATE);
   auto made = std::make_shared<capture>();
   made->id = ++last_id;
   made->mode = mode;
   made->thread = std::this_thread::get_id();
   made->origin = on.get();
-  made->into_existing = into != nullptr;
   made->into = into ? std::move(into) : make_graph();
   ++made->into->captures;
   join(made, on).next_dependencies = std::move(dependencies);

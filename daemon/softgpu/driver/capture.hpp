@@ -33,7 +33,6 @@ struct capture {
   std::thread::id thread;
   stream* origin = nullptr;
   std::shared_ptr<graph> into;
-  bool into_existing = false;  // the graph is the program's own
   bool valid = true;
   bool ended = false;
   std::map<stream*, capture_member> members;
@@ -47,8 +46,10 @@ struct captured_point {
 
 bool is_capturing(const stream& which);
 
-// Adds a node to the capture of the stream. Refuses with 901 when that is invalid.
-CUgraphNode capture_node(const std::shared_ptr<stream>& on, node_payload payload);
+// Adds a node to the capture of the stream. Refuses with 901 when that is invalid. A programmatic
+// node may begin before kernels that it depends on have ended.
+CUgraphNode capture_node(const std::shared_ptr<stream>& on, node_payload payload,
+                         bool programmatic = false);
 
 // Records, or captures the record.
 void record_event(const std::shared_ptr<stream>& on, event& mark);

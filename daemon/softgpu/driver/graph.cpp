@@ -20,9 +20,10 @@ bool valid_edge_data(const CUgraphEdgeData& data, const graph_node& from) {
   static constexpr unsigned char zero[sizeof data.reserved] = {};
   if (data.to_port != 0 || std::memcmp(data.reserved, zero, sizeof zero) != 0) return false;
   if (data.type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC) return false;
-  const bool kernel = from.type() == CU_GRAPH_NODE_TYPE_KERNEL;
+  const bool programmatic = data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
   if (data.from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER) return false;
-  return kernel || (data.from_port == 0 && data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+  if (programmatic != (data.from_port != CU_GRAPH_KERNEL_NODE_PORT_DEFAULT)) return false;
+  return !programmatic || from.type() == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
 bool same_data(const CUgraphEdgeData& one, const CUgraphEdgeData& other) {
@@ -122,7 +123,6 @@ std::shared_ptr<graph> make_graph() {
 }
 
 std::shared_ptr<graph> copy_graph(const graph& original, copy_purpose purpose) {
-  require(original.captures == 0, CUDA_ERROR_ILLEGAL_STATE);
   auto made = std::make_shared<graph>();
   made->id = next_id();
   made->copied_from = original.id;
@@ -193,6 +193,8 @@ void remove_node(graph_node& which) {
     list.erase(find_edge(list, which));
   }
   for_each_inner_graph(which, [](graph& inner) { forget_graph(inner); });
+  if (auto* choice = std::get_if<conditional_payload>(&which.payload))
+    choice->decides->used = false;
   graph_nodes().remove(which.handle);
   auto& nodes = which.in->nodes;
   nodes.erase(std::find_if(nodes.begin(), nodes.end(),
@@ -206,10 +208,9 @@ void add_edge(graph_node& from, graph_node& to, const CUgraphEdgeData& data) {
   from.dependents.push_back({&to, data});
 }
 
-bool remove_edge(graph_node& from, graph_node& to, const CUgraphEdgeData* data) {
+bool remove_edge(graph_node& from, graph_node& to) {
   auto there = find_edge(to.dependencies, from);
   if (there == to.dependencies.end()) return false;
-  if (data != nullptr && !same_data(there->data, *data)) return false;
   to.dependencies.erase(there);
   from.dependents.erase(find_edge(from.dependents, to));
   return true;
@@ -227,8 +228,14 @@ std::vector<graph_node*> in_dependency_order(const graph& which) {
       if (--missing[edge.other] == 0) order.push_back(edge.other);
     }
   }
-  if (order.size() != which.nodes.size()) order.clear();
   return order;
+}
+
+bool has_memory_nodes(const graph& which) {
+  return std::any_of(which.nodes.begin(), which.nodes.end(), [](const auto& node) {
+    return node->type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+           node->type() == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  });
 }
 
 bool has_edge_data(const CUgraphEdgeData& data) {

@@ -83,7 +83,6 @@ struct free_payload {
 // The variable behind a CUgraphConditionalHandle. Kernels write it, so it is an atomic of its own.
 struct condition {
   CUgraphConditionalHandle handle = 0;
-  std::weak_ptr<graph> of;
   std::shared_ptr<context> in;
   unsigned default_value = 0;
   unsigned flags = 0;
@@ -102,6 +101,8 @@ using node_payload =
                  empty_payload, event_wait_payload, event_record_payload, batch_payload,
                  alloc_payload, free_payload, conditional_payload>;
 CUgraphNodeType type_of(const node_payload& payload);
+// Whether kernel nodes have such an attribute; launches have more.
+bool is_node_attribute(CUlaunchAttributeID id);
 
 // ---- nodes and graphs
 // ---------------------------------------------------------------------------------------------
@@ -170,8 +171,11 @@ std::shared_ptr<graph_node> add_node(graph& to, node_payload payload,
 void remove_node(graph_node& which);
 void add_edge(graph_node& from, graph_node& to, const CUgraphEdgeData& data);
 // False when there is no such edge.
-bool remove_edge(graph_node& from, graph_node& to, const CUgraphEdgeData* data);
-// Every node after all it depends on, else in order of creation; empty when there is a cycle.
+bool remove_edge(graph_node& from, graph_node& to);
+// Such a graph keeps its nodes and edges, and is not copied.
+bool has_memory_nodes(const graph& which);
+// Every node after all it depends on, else in order of creation. Nodes that are in a cycle, or
+// depend on one, are missing.
 std::vector<graph_node*> in_dependency_order(const graph& which);
 bool has_edge_data(const CUgraphEdgeData& data);
 

@@ -121,19 +121,21 @@ CUresult add_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraph
         add_edge(*pairs[done].from, *pairs[done].to,
                  data == nullptr ? CUgraphEdgeData{} : data[done]);
     } catch (const refusal&) {
-      while (done-- > 0) remove_edge(*pairs[done].from, *pairs[done].to, nullptr);
+      while (done-- > 0) remove_edge(*pairs[done].from, *pairs[done].to);
       throw;
     }
     return CUDA_SUCCESS;
   });
 }
 
+// Which data the edge has makes no difference, as natively.
 CUresult remove_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
-                             const CUgraphEdgeData* data, std::size_t count) {
+                             std::size_t count) {
   return with_graphs([&] {
-    const auto pairs = pairs_of(*graph_of(handle), from, to, count);
-    for (std::size_t at = 0; at < count; ++at)
-      require(remove_edge(*pairs[at].from, *pairs[at].to, data == nullptr ? nullptr : &data[at]));
+    auto which = graph_of(handle);
+    const auto pairs = pairs_of(*which, from, to, count);
+    require(!has_memory_nodes(*which), CUDA_ERROR_NOT_SUPPORTED);
+    for (const auto& [first, second] : pairs) require(remove_edge(*first, *second));
     return CUDA_SUCCESS;
   });
 }
@@ -248,20 +250,17 @@ CUresult cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode* from, cons
 }
 CUresult cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                                    size_t count) {
-  return remove_dependencies(handle, from, to, nullptr, count);
+  return remove_dependencies(handle, from, to, count);
 }
 CUresult cuGraphRemoveDependencies_v2(CUgraph handle, const CUgraphNode* from,
-                                      const CUgraphNode* to, const CUgraphEdgeData* data,
-                                      size_t count) {
-  return remove_dependencies(handle, from, to, data, count);
+                                      const CUgraphNode* to, const CUgraphEdgeData*, size_t count) {
+  return remove_dependencies(handle, from, to, count);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
   return with_graphs([&] {
     auto which = node_of(handle);
-    const auto type = which->type();
-    require(type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE,
-            CUDA_ERROR_NOT_SUPPORTED);
+    require(!has_memory_nodes(*which->in), CUDA_ERROR_NOT_SUPPORTED);
     bool captured = which->in->captures != 0;
     for_each_inner_graph(*which,
                          [&](const graph& inner) { captured = captured || in_capture(inner); });

@@ -2,6 +2,7 @@
 #include "graph_exec.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "graph_memory.hpp"
 
@@ -40,14 +41,19 @@ bool may_be_in_body(CUgraphNodeType type) {
   }
 }
 
+const graph_node* node_in_cycle(const graph& which) {
+  const auto order = in_dependency_order(which);
+  for (const auto& node : which.nodes) {
+    if (std::find(order.begin(), order.end(), node.get()) == order.end()) return node.get();
+    if (order.size() == which.nodes.size()) break;
+  }
+  return nullptr;
+}
+
 // Fills in the failure when the graph cannot be run.
 bool is_sound(const graph& which, bool in_body, instantiate_failure& failure) {
-  if (which.captures != 0) {
-    failure = {CUDA_ERROR_ILLEGAL_STATE, CUDA_GRAPH_INSTANTIATE_ERROR, nullptr};
-    return false;
-  }
-  if (!which.nodes.empty() && in_dependency_order(which).empty()) {
-    failure = {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, nullptr};
+  if (const auto* node = node_in_cycle(which)) {
+    failure = {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node->handle};
     return false;
   }
   for (const auto& one : which.conditions) {
@@ -57,7 +63,8 @@ bool is_sound(const graph& which, bool in_body, instantiate_failure& failure) {
   }
   for (const auto& node : which.nodes) {
     if (in_body && !may_be_in_body(node->type())) {
-      failure = {CUDA_ERROR_NOT_SUPPORTED, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node->handle};
+      failure = {CUDA_ERROR_INVALID_VALUE, CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED,
+                 node->handle};
       return false;
     }
     const bool body = in_body || node->type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
@@ -119,33 +126,32 @@ void update(Payload& which, Payload& wanted) {
   which = wanted;
 }
 
-std::size_t position_of(const graph_node& node) {
-  const auto& all = node.in->nodes;
-  return static_cast<std::size_t>(
-      std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.get() == &node; }) -
-      all.begin());
-}
-
 struct update_failure {
   CUgraphExecUpdateResult result;
   CUgraphNode node;
   CUgraphNode from;
 };
 
-// Nodes correspond by their order of creation, edges by the order in which they were added.
-void check_topology(const graph& which, const graph& wanted) {
-  if (which.nodes.size() != wanted.nodes.size())
+using node_list = std::vector<graph_node*>;
+
+std::size_t position_in(const node_list& all, const graph_node& node) {
+  return static_cast<std::size_t>(std::find(all.begin(), all.end(), &node) - all.begin());
+}
+
+// Nodes correspond by their dependency order, edges by the order in which they were added.
+void check_topology(const node_list& all, const node_list& others) {
+  if (all.size() != others.size())
     throw update_failure{CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr, nullptr};
-  for (std::size_t at = 0; at < wanted.nodes.size(); ++at) {
-    const auto& mine = *which.nodes[at];
-    const auto& other = *wanted.nodes[at];
+  for (std::size_t at = 0; at < others.size(); ++at) {
+    const auto& mine = *all[at];
+    const auto& other = *others[at];
     if (mine.type() != other.type())
       throw update_failure{CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, other.handle, nullptr};
     if (mine.dependencies.size() != other.dependencies.size())
       throw update_failure{CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, other.handle, nullptr};
     for (std::size_t edge = 0; edge < mine.dependencies.size(); ++edge) {
       const auto& from = *other.dependencies[edge].other;
-      if (position_of(*mine.dependencies[edge].other) != position_of(from))
+      if (position_in(all, *mine.dependencies[edge].other) != position_in(others, from))
         throw update_failure{CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, other.handle,
                              from.handle};
     }
@@ -161,7 +167,13 @@ CUgraphExecUpdateResult failure_of(const graph_node& node, const graph_node& wan
                   : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-// A whole update may change more than the setter of one node: copies of any shape.
+template <typename Parameters>
+bool same_bytes(const Parameters& one, const Parameters& other) {
+  return std::memcmp(&one, &other, sizeof one) == 0;
+}
+
+// A copy or fill of several rows may be there, as long as it stays as it is; a kernel takes over
+// all of its attributes.
 void update_whole(graph_node& node, const graph_node& wanted) {
   if (auto* mine = std::get_if<kernel_payload>(&node.payload)) {
     const auto& other = std::get<kernel_payload>(wanted.payload);
@@ -169,25 +181,24 @@ void update_whole(graph_node& node, const graph_node& wanted) {
     *mine = other;
   } else if (auto* copy = std::get_if<memcpy_payload>(&node.payload)) {
     const auto& other = std::get<memcpy_payload>(wanted.payload);
-    require(copy->in == other.in && same_operands(copy->parameters, other.parameters));
-    *copy = other;
+    if (!same_bytes(copy->parameters, other.parameters)) update_payload(node, other);
   } else if (auto* fill = std::get_if<memset_payload>(&node.payload)) {
     const auto& other = std::get<memset_payload>(wanted.payload);
-    require(fill->in == other.in);
-    *fill = other;
+    if (!same_bytes(fill->parameters, other.parameters)) update_payload(node, other);
   } else {
     update_payload(node, wanted.payload);
   }
 }
 
 void update_graph(graph& which, const graph& wanted) {
-  check_topology(which, wanted);
-  for (std::size_t at = 0; at < wanted.nodes.size(); ++at) {
+  const auto all = in_dependency_order(which);
+  const auto others = in_dependency_order(wanted);
+  check_topology(all, others);
+  for (std::size_t at = 0; at < others.size(); ++at) {
     try {
-      update_whole(*which.nodes[at], *wanted.nodes[at]);
+      update_whole(*all[at], *others[at]);
     } catch (const refusal&) {
-      throw update_failure{failure_of(*which.nodes[at], *wanted.nodes[at]),
-                           wanted.nodes[at]->handle, nullptr};
+      throw update_failure{failure_of(*all[at], *others[at]), others[at]->handle, nullptr};
     }
   }
 }
@@ -251,13 +262,12 @@ void update_child(graph& which, const graph& wanted) {
   try {
     update_graph(which, wanted);
   } catch (const update_failure&) {
-    refuse(CUDA_ERROR_INVALID_VALUE);
+    refuse(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   }
 }
 
 bool update_exec(graph_exec& which, const graph& wanted, CUgraphExecUpdateResultInfo& why) {
   try {
-    require(wanted.captures == 0, CUDA_ERROR_ILLEGAL_STATE);
     // On a copy first: an update that fails changes nothing.
     auto changed = copy_graph(*which.copy, copy_purpose::instantiation);
     update_graph(*changed, wanted);

@@ -11,9 +11,9 @@ using namespace gpuwire::softgpu;
 
 namespace {
 
-constexpr cuuint64_t known_flags =
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr cuuint64_t known_flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                                   CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags,
                      instantiate_failure& failure) {
@@ -84,7 +84,9 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   instantiate_failure failure;
-  const CUresult code = instantiate(out, handle, parameters->flags, failure);
+  // Only here is there a stream to upload in, and nothing has to be.
+  const auto flags = parameters->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
+  const CUresult code = instantiate(out, handle, flags, failure);
   if (code != CUDA_SUCCESS && failure.result == CUDA_GRAPH_INSTANTIATE_SUCCESS)
     failure.result = CUDA_GRAPH_INSTANTIATE_ERROR;
   parameters->result_out = failure.result;
@@ -96,13 +98,16 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t* flags) {
   return with_graphs([&] {
     auto which = exec_of(exec);
     require(flags != nullptr);
-    *flags = which->flags;
+    // Priorities of nodes are not among what is told, as natively.
+    *flags = which->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  return with_graphs([&] {
+  return initialised([&] {
+    check_unsafe_call();
+    std::lock_guard lock(graph_mutex());
     require(graph_execs().remove(exec) != nullptr);
     return CUDA_SUCCESS;
   });
@@ -216,12 +221,12 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 }
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   return set(exec, node, [&](const graph_node&) -> node_payload {
-    return event_record_payload{event_of(event)};
+    return event_record_payload{event_for_node(event)};
   });
 }
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   return set(exec, node, [&](const graph_node&) -> node_payload {
-    return event_wait_payload{event_of(event)};
+    return event_wait_payload{event_for_node(event)};
   });
 }
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,

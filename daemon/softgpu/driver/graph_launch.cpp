@@ -100,10 +100,14 @@ operation memory_operation(const std::shared_ptr<context>& in, Check check) {
   return made;
 }
 
+// By handle; immutable, so that compute threads need no lock.
+using condition_map = std::unordered_map<CUgraphConditionalHandle, std::shared_ptr<condition>>;
+
 class planner {
  public:
-  planner(std::shared_ptr<stream> on, std::vector<std::shared_ptr<scheduler::event_step>>& events)
-      : on_(std::move(on)), events_(events) {}
+  planner(std::shared_ptr<stream> on, std::shared_ptr<const condition_map> conditions,
+          std::vector<std::shared_ptr<scheduler::event_step>>& events)
+      : on_(std::move(on)), conditions_(std::move(conditions)), events_(events) {}
 
   std::shared_ptr<plan> plan_of(const graph& which) {
     auto made = std::make_shared<plan>();
@@ -125,11 +129,19 @@ class planner {
 
   void add(plan& to, const kernel_payload& kernel) {
     require(kernel.launch.which->owner->active(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    push(to, [launch = kernel.launch, heap = kernel.launch.which->owner->heap(), on = on_] {
+    push(to, [launch = kernel.launch, heap = kernel.launch.which->owner->heap(), on = on_,
+              conditions = conditions_] {
       operation made;
       made.what = operation::kind::kernel;
       made.kernel = make_run(launch, heap);
       made.kernel->on = on;
+      if (!conditions->empty()) {
+        made.kernel->launch.set_condition = [conditions](std::uint64_t handle,
+                                                         std::uint32_t value) {
+          auto found = conditions->find(handle);
+          if (found != conditions->end()) found->second->value.store(value);
+        };
+      }
       return made;
     });
   }
@@ -194,6 +206,7 @@ class planner {
   }
 
   std::shared_ptr<stream> on_;
+  std::shared_ptr<const condition_map> conditions_;
   std::vector<std::shared_ptr<scheduler::event_step>>& events_;
 };
 
@@ -203,13 +216,13 @@ void use_memory(const graph& which, std::unordered_map<graph_memory*, bool>& liv
   for (const auto* node : in_dependency_order(which)) {
     if (const auto* alloc = std::get_if<alloc_payload>(&node->payload)) {
       auto* memory = alloc->memory.get();
-      const bool already = live.count(memory) != 0 ? live[memory] : memory->live;
+      const bool already = live.count(memory) != 0 ? live[memory] : is_live(*memory);
       require(!already || free_at_launch);
       live[memory] = true;
     } else if (const auto* freed = std::get_if<free_payload>(&node->payload)) {
       auto memory = graph_memory_at(freed->address);
       require(memory != nullptr);
-      const bool already = live.count(memory.get()) != 0 ? live[memory.get()] : memory->live;
+      const bool already = live.count(memory.get()) != 0 ? live[memory.get()] : is_live(*memory);
       require(already);
       live[memory.get()] = false;
     }
@@ -230,13 +243,15 @@ void collect_conditions(const graph& which, std::vector<std::shared_ptr<conditio
 
 prepared_graph prepare_graph_launch(graph_exec& which, const std::shared_ptr<stream>& on) {
   prepared_graph made;
-  auto whole = planner(on, made.events).plan_of(*which.copy);
+  std::vector<std::shared_ptr<condition>> conditions;
+  collect_conditions(*which.copy, conditions);
+  auto by_handle = std::make_shared<condition_map>();
+  for (const auto& one : conditions) by_handle->emplace(one->handle, one);
+  auto whole = planner(on, std::move(by_handle), made.events).plan_of(*which.copy);
   std::unordered_map<graph_memory*, bool> live;
   use_memory(*which.copy, live,
              (which.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
   for (const auto& [memory, now] : live) mark_live(*memory, now);
-  std::vector<std::shared_ptr<condition>> conditions;
-  collect_conditions(*which.copy, conditions);
   made.what.what = operation::kind::sequence;
   made.what.steps = std::make_shared<graph_run>(std::move(whole), std::move(conditions));
   // Launches of one instance never overlap.

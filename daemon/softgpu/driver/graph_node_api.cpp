@@ -220,7 +220,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph handle, const CUgraphNode
 CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes,
                                    size_t count, CUevent event) {
   return add(out, handle, nodes, nullptr, count,
-             [&](const graph&) { return event_record_payload{event_of(event)}; });
+             [&](const graph&) { return event_record_payload{event_for_node(event)}; });
 }
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode handle, CUevent* out) {
   return get<event_record_payload>(handle, out, [&](graph_node&, const event_record_payload& mark) {
@@ -228,14 +228,15 @@ CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode handle, CUevent* out) {
   });
 }
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode handle, CUevent event) {
-  return set<event_record_payload>(
-      handle, [&](const event_record_payload&) { return event_record_payload{event_of(event)}; });
+  return set<event_record_payload>(handle, [&](const event_record_payload&) {
+    return event_record_payload{event_for_node(event)};
+  });
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes,
                                  size_t count, CUevent event) {
   return add(out, handle, nodes, nullptr, count,
-             [&](const graph&) { return event_wait_payload{event_of(event)}; });
+             [&](const graph&) { return event_wait_payload{event_for_node(event)}; });
 }
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode handle, CUevent* out) {
   return get<event_wait_payload>(
@@ -243,7 +244,7 @@ CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode handle, CUevent* out) {
 }
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode handle, CUevent event) {
   return set<event_wait_payload>(
-      handle, [&](const event_wait_payload&) { return event_wait_payload{event_of(event)}; });
+      handle, [&](const event_wait_payload&) { return event_wait_payload{event_for_node(event)}; });
 }
 
 // ---- memory operations by value

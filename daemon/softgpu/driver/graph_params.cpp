@@ -37,21 +37,24 @@ kernel_payload kernel_from(const CUDA_KERNEL_NODE_PARAMS* parameters) {
                            false};
   auto given = functions().find(p.func);
   CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
+  require(handle != nullptr, CUDA_ERROR_INVALID_HANDLE);
   auto in = given ? given->owner : context_for_node(p.ctx);
-  return {prepare_launch(handle, shape, *in, p.kernelParams, p.extra), {}};
+  // With both forms of arguments the pointers count, as natively.
+  void** extra = p.kernelParams == nullptr ? p.extra : nullptr;
+  return {prepare_launch(handle, shape, *in, p.kernelParams, extra), {}};
 }
 
 memcpy_payload memcpy_from(const CUDA_MEMCPY3D* parameters, CUcontext in) {
   require(parameters != nullptr);
   memcpy_payload made{*parameters, context_for_node(in)};
-  checked_copy(*parameters);
+  require(checked_copy(*parameters) != nullptr);
   return made;
 }
 
 memset_payload memset_from(const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext in) {
   require(parameters != nullptr);
   memset_payload made{*parameters, context_for_node(in)};
-  checked_fill(*parameters);
+  require(checked_fill(*parameters) != nullptr);
   return made;
 }
 
@@ -73,6 +76,11 @@ child_payload child_from(CUgraph child, CUgraphChildGraphNodeOwnership ownership
   return {std::move(original)};
 }
 
+std::shared_ptr<event> event_for_node(CUevent handle) {
+  require(handle != nullptr);
+  return event_of(handle);
+}
+
 batch_payload batch_from(const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters) {
   require(parameters != nullptr);
   const auto& p = *parameters;
@@ -87,8 +95,8 @@ alloc_payload alloc_from(CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
   require(parameters != nullptr);
   auto& p = *parameters;
   require(p.poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-          p.poolProps.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
           p.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && p.bytesize > 0);
+  require(p.poolProps.handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
   require(p.accessDescCount == 0 || p.accessDescs != nullptr);
   require(p.accessDescCount <= devices().size());
   auto& on = device_of(p.poolProps.location.id);
@@ -162,9 +170,9 @@ node_payload payload_from(CUgraphNodeParams* parameters, const graph& in) {
     case CU_GRAPH_NODE_TYPE_EMPTY:
       return empty_payload{};
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return event_wait_payload{event_of(p.eventWait.event)};
+      return event_wait_payload{event_for_node(p.eventWait.event)};
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return event_record_payload{event_of(p.eventRecord.event)};
+      return event_record_payload{event_for_node(p.eventRecord.event)};
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
       const CUDA_BATCH_MEM_OP_NODE_PARAMS batch{p.memOp.ctx, p.memOp.count, p.memOp.paramArray,
                                                 p.memOp.flags};

@@ -16,9 +16,14 @@ void launch(CUfunction handle, const launch_shape& wanted, const CUlaunchConfig*
   auto prepared = prepare_launch(handle, wanted, *on->in, pointers, extra);
   if (is_capturing(*on)) {
     kernel_payload payload{std::move(prepared), {}};
-    if (config != nullptr)
-      payload.attributes.assign(config->attrs, config->attrs + config->numAttrs);
-    capture_node(on, std::move(payload));
+    bool programmatic = false;
+    for (unsigned at = 0; config != nullptr && at < config->numAttrs; ++at) {
+      const auto& one = config->attrs[at];
+      if (one.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        programmatic = one.value.programmaticStreamSerializationAllowed != 0;
+      if (is_node_attribute(one.id)) payload.attributes.push_back(one);
+    }
+    capture_node(on, std::move(payload), programmatic);
     return;
   }
   operation what;

@@ -5,6 +5,7 @@
 
 #include "capture.hpp"
 #include "context.hpp"
+#include "graph_memory.hpp"
 #include "guard.hpp"
 #include "memory.hpp"
 #include "pool.hpp"
@@ -31,6 +32,7 @@ CUresult free_device(std::uint64_t address) {
   return with_context([&](context& current) {
     if (address == 0) return CUDA_SUCCESS;
     check_unsafe_call();
+    if (free_graph_memory(address)) return CUDA_SUCCESS;
     // Of a pool's memory CUDA assumes that nothing uses it any more, and does not wait.
     if (auto pool = pool_at(address)) {
       pool->free_at_once(address);

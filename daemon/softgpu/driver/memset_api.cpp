@@ -43,15 +43,16 @@ std::function<void()> fill_move(std::uint64_t address, std::uint64_t pitch, Valu
 template <typename Value>
 CUresult fill(const std::shared_ptr<stream>& on, std::uint64_t address, std::uint64_t pitch,
               Value value, std::uint64_t width, std::uint64_t height, completion when) {
-  operation what;
-  what.what = operation::kind::work;
-  what.run = fill_move(address, pitch, value, width, height);
-  if (!what.run) return CUDA_SUCCESS;
+  if (width == 0 || height == 0) return CUDA_SUCCESS;
+  // What is captured is not checked before it runs, as natively.
   if (is_capturing(*on)) {
     capture_node(on, memset_payload{{address, pitch, value, sizeof(Value), width, height},
                                     on->in->shared_from_this()});
     return CUDA_SUCCESS;
   }
+  operation what;
+  what.what = operation::kind::work;
+  what.run = fill_move(address, pitch, value, width, height);
   const bool host = memory_table::instance().find(address)->is_host();
   const fence made = scheduler::instance().submit(on, std::move(what));
   // A fill of device memory does not make the host wait, in its blocking form neither.

@@ -2,7 +2,9 @@
 // Stream-ordered allocation and memory pools of devices and of the host.
 #include <cstring>
 
+#include "capture.hpp"
 #include "context.hpp"
+#include "graph_memory.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
 #include "scheduler.hpp"
@@ -51,11 +53,28 @@ bool is_flag(CUmemPool_attribute which) {
          which == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
+// A stream-ordered allocation in a capture is a node of the graph, with memory of its own.
+CUdeviceptr capture_allocation(const std::shared_ptr<stream>& on, const memory_pool& from,
+                               size_t bytes) {
+  alloc_payload made;
+  made.parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  made.parameters.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, from.on.ordinal};
+  made.parameters.bytesize = bytes;
+  made.memory = make_graph_memory(from.on, on->in->id, bytes);
+  const CUdeviceptr address = made.parameters.dptr = made.memory->block.base;
+  capture_node(on, std::move(made));
+  return address;
+}
+
 CUresult allocate(CUdeviceptr* out, size_t bytes, CUstream handle, CUmemoryPool pool) {
   return initialised([&] {
     auto on = stream_of(handle);
     require(out != nullptr && bytes > 0);
     auto from = pool == nullptr ? current_pool(on->in->on.ordinal) : pool_of(pool);
+    if (is_capturing(*on)) {
+      *out = capture_allocation(on, *from, bytes);
+      return CUDA_SUCCESS;
+    }
     *out = from->allocate(on, bytes);
     return CUDA_SUCCESS;
   });
@@ -84,6 +103,13 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   return initialised([&] {
     auto in = stream_of(handle);
     if (address == 0) return CUDA_SUCCESS;
+    if (is_capturing(*in)) {
+      // Only what a graph allocates can a graph free.
+      require(graph_memory_at(address) != nullptr);
+      capture_node(in, free_payload{address});
+      return CUDA_SUCCESS;
+    }
+    if (free_graph_memory(address)) return CUDA_SUCCESS;
     if (auto pool = pool_at(address)) {
       pool->free(address, in);
       return CUDA_SUCCESS;
@@ -135,6 +161,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes_to_keep) {
   return initialised([&] {
+    check_unsafe_call();
     pool_of(handle)->trim(bytes_to_keep);
     return CUDA_SUCCESS;
   });

@@ -52,6 +52,17 @@ CUresult property(CUstream handle, Value* out, Value (*read)(const stream&)) {
   });
 }
 
+// Odd, but so natively: these cannot be asked for while the stream captures.
+template <typename Value>
+CUresult property_out_of_capture(CUstream handle, Value* out, Value (*read)(const stream&)) {
+  const CUresult allowed = initialised([&] {
+    auto which = any_stream_of(handle);
+    if (is_capturing(*which)) check_call_on(*which);
+    return CUDA_SUCCESS;
+  });
+  return allowed == CUDA_SUCCESS ? property(handle, out, read) : allowed;
+}
+
 }  // namespace
 
 CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
@@ -107,7 +118,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent hEvent, unsigned int flags) 
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
-  return property<unsigned>(handle, flags, [](const stream& which) { return which.flags; });
+  return property_out_of_capture<unsigned>(handle, flags,
+                                           [](const stream& which) { return which.flags; });
 }
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
   return property<int>(handle, priority, [](const stream& which) { return which.priority; });
@@ -116,10 +128,11 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   return property<CUcontext>(handle, out, [](const stream& which) { return which.in->handle; });
 }
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* out) {
-  return property<CUdevice>(handle, out, [](const stream& which) { return which.in->on.ordinal; });
+  return property_out_of_capture<CUdevice>(
+      handle, out, [](const stream& which) { return which.in->on.ordinal; });
 }
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
-  return property<unsigned long long>(
+  return property_out_of_capture<unsigned long long>(
       handle, id, [](const stream& which) { return static_cast<unsigned long long>(which.id); });
 }
 

@@ -71,7 +71,14 @@ struct slice {
   std::uint32_t bytes = 0;
 };
 
-enum class system_call : std::uint8_t { none, print, assertion_failed, allocate, free };
+enum class system_call : std::uint8_t {
+  none,
+  print,
+  assertion_failed,
+  allocate,
+  free,
+  set_condition
+};
 
 // Arguments and results lie in the .param area of the caller's frame.
 struct call_site {

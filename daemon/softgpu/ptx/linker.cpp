@@ -26,6 +26,7 @@ system_call system_call_named(std::string_view name) {
   if (name == "__assertfail") return system_call::assertion_failed;
   if (name == "malloc") return system_call::allocate;
   if (name == "free") return system_call::free;
+  if (name == "cudaGraphSetConditional") return system_call::set_condition;
   return system_call::none;
 }
 

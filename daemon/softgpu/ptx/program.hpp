@@ -131,6 +131,8 @@ struct launch {
   std::shared_ptr<const texture_set> textures;  // may be null
   std::function<void(std::string_view)> print;  // formatted device printf output, any thread
   device_heap heap;
+  // cudaGraphSetConditional; any thread. Without it the call does nothing.
+  std::function<void(std::uint64_t handle, std::uint32_t value)> set_condition;
   // Set for cuLaunchCooperativeKernel: gives cooperative groups the workspace through which
   // grid.sync() counts arrivals. Without it this_grid().is_valid() is false, as natively.
   bool cooperative = false;

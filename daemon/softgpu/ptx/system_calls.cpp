@@ -97,6 +97,10 @@ void run_system_call(executor& x, const instruction& at, const call_site& site,
       if (heap.free && c.argument(0) != 0) heap.free(c.argument(0));
       x.forget_ranges();
       return;
+    case system_call::set_condition:
+      if (const auto& set = x.shared().set_condition)
+        set(c.argument(0), static_cast<std::uint32_t>(c.argument(1)));
+      return;
     case system_call::none:
       return;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that the driver provides to device code: printf, assert, malloc and free.
+// The functions that the driver provides to device code: printf, assert, malloc, free and the
+// conditions of graphs.
 #pragma once
 
 #include "executor.hpp"

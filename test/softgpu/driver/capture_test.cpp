@@ -305,13 +305,78 @@ TEST_CASE("a capture may add to a graph that exists") {
   const CUgraphNode first = with.kernel_node(graph, {}, 1);
   REQUIRE_OK(driver(cuStreamBeginCaptureToGraph)(with.one, graph, &first, nullptr, 1, global));
   REQUIRE_OK(with.count(with.one));
-  CUgraphExec exec = nullptr;
-  CUstreamCaptureMode mode = relaxed;
-  REQUIRE_OK(driver(cuThreadExchangeStreamCaptureMode)(&mode));
-  CHECK_CODE(driver(cuGraphInstantiateWithFlags)(&exec, graph, 0), CUDA_ERROR_ILLEGAL_STATE);
-  REQUIRE_OK(driver(cuThreadExchangeStreamCaptureMode)(&mode));
+  CHECK_CODE(driver(cuStreamBeginCaptureToGraph)(with.two, graph, nullptr, nullptr, 0, global),
+             CUDA_ERROR_ILLEGAL_STATE);
   CHECK(with.end(with.one) == graph);
   CHECK(with.shape(graph) == "0 0 | 0-1");
+  with.run(graph);
+  CHECK(with.counted() == 2);
+}
+
+TEST_CASE("a failed capture takes the graph that it added to with it") {
+  graph_fixture with;
+  const CUgraph graph = with.make_graph();
+  REQUIRE_OK(driver(cuStreamBeginCaptureToGraph)(with.one, graph, nullptr, nullptr, 0, relaxed));
+  CHECK_CODE(driver(cuStreamSynchronize)(with.one), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph ended = graph;
+  CHECK_CODE(driver(cuStreamEndCapture)(with.one, &ended), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  CHECK(ended == nullptr);
+  size_t count = 0;
+  CHECK_CODE(driver(cuGraphGetNodes)(graph, nullptr, &count), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a capturing stream tells some of its properties, as the real driver does") {
+  graph_fixture with;
+  unsigned flags = 0;
+  unsigned long long id = 0;
+  int priority = 0;
+  check_refused(in_capture(with, relaxed, with.one,
+                           [&] { return driver(cuStreamGetFlags)(with.one, &flags); }),
+                CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  check_refused(
+      in_capture(with, global, with.one, [&] { return driver(cuStreamGetId)(with.one, &id); }),
+      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  check_allowed(in_capture(with, global, with.one,
+                           [&] { return driver(cuStreamGetPriority)(with.one, &priority); }),
+                "0 |");
+}
+
+TEST_CASE("stream-ordered allocations become nodes") {
+  graph_fixture with;
+  with.begin(with.one);
+  CUdeviceptr memory = 0;
+  REQUIRE_OK(driver(cuMemAllocAsync)(&memory, 64, with.one));
+  REQUIRE_OK(driver(cuMemsetD32Async)(memory, 6, 1, with.one));
+  REQUIRE_OK(driver(cuMemcpyDtoDAsync_v2)(with.word, memory, 4, with.one));
+  CHECK_CODE(driver(cuMemFreeAsync)(with.word, with.one), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_OK(driver(cuMemFreeAsync)(memory, with.one));
+  const CUgraph graph = with.end(with.one);
+  CHECK(with.shape(graph) == "10 2 1 11 | 0-1 1-2 2-3");
+  const auto exec = with.instance(graph);
+  with.run(exec);
+  with.run(exec);
+  CHECK(with.counted() == 6);
+  CHECK_CODE(driver(cuMemFree_v2)(memory), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a launch that may begin early is captured with such an edge") {
+  graph_fixture with;
+  with.begin(with.one);
+  REQUIRE_OK(with.count(with.one));
+  int times = 1;
+  void* arguments[] = {&with.word, &times};
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config{1, 1, 1, 1, 1, 1, 0, with.one, &attribute, 1};
+  REQUIRE_OK(driver(cuLaunchKernelEx)(&config, with.count_up, arguments, nullptr));
+  const CUgraph graph = with.end(with.one);
+  CUgraphNode from = nullptr, to = nullptr;
+  CUgraphEdgeData data{};
+  size_t count = 1;
+  REQUIRE_OK(driver(cuGraphGetEdges_v2)(graph, &from, &to, &data, &count));
+  CHECK((data.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
+         data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC));
   with.run(graph);
   CHECK(with.counted() == 2);
 }
