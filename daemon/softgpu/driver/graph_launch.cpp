@@ -4,6 +4,7 @@
 #include "graph_exec.hpp"
 #include "graph_memory.hpp"
 #include "memop.hpp"
+#include "texture.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
@@ -130,11 +131,12 @@ class planner {
   void add(plan& to, const kernel_payload& kernel) {
     require(kernel.launch.which->owner->active(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     push(to, [launch = kernel.launch, heap = kernel.launch.which->owner->heap(), on = on_,
-              conditions = conditions_] {
+              conditions = conditions_, textures = texture_objects::instance().snapshot()] {
       operation made;
       made.what = operation::kind::kernel;
       made.kernel = make_run(launch, heap);
       made.kernel->on = on;
+      made.kernel->launch.textures = textures;
       if (!conditions->empty()) {
         made.kernel->launch.set_condition = [conditions](std::uint64_t handle,
                                                          std::uint32_t value) {
