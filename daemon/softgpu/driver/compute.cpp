@@ -31,9 +31,10 @@ void become_idle_priority() {
   }
 }
 
+// Of the block, or of the cluster, which is then what is run.
 ptx::dim3 block_index(const kernel_run& run, std::uint64_t number) {
-  const std::uint64_t x = run.launch.grid.x;
-  const std::uint64_t y = run.launch.grid.y;
+  const std::uint64_t x = run.launch.grid.x / run.launch.cluster.x;
+  const std::uint64_t y = run.launch.grid.y / run.launch.cluster.y;
   return {static_cast<std::uint32_t>(number % x), static_cast<std::uint32_t>(number / x % y),
           static_cast<std::uint32_t>(number / x / y)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of cuDeviceGetAttribute. What the soft GPU cannot do is reported as 0, so that
-// programs do not try it: managed memory, clusters, arrays
+// programs do not try it: managed memory, arrays
 // and textures (every texture limit is 0), IPC, GPUDirect. The compute capability is 9.0: PTX for
 // anything up to it is taken.
 #include <unistd.h>
@@ -167,6 +167,7 @@ std::optional<int> device_attribute(const device& on, int attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:

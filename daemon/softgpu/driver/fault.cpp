@@ -17,8 +17,12 @@ CUresult fault_code(ptx::fault_kind kind) {
       return CUDA_ERROR_ILLEGAL_INSTRUCTION;
     case ptx::fault_kind::assertion:
       return CUDA_ERROR_ASSERT;
-    case ptx::fault_kind::trap:
+    // Beyond the stack lies memory that is not the thread's.
     case ptx::fault_kind::out_of_stack:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case ptx::fault_kind::invalid_pc:
+      return CUDA_ERROR_INVALID_PC;
+    case ptx::fault_kind::trap:
       return CUDA_ERROR_LAUNCH_FAILED;
   }
   return CUDA_ERROR_LAUNCH_FAILED;

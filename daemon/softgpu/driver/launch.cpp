@@ -20,7 +20,7 @@ void check(const function& which, const launch_shape& wanted, const device& on) 
   }
   const auto& info = which.info();
   require(wanted.block_threads() <= limits::threads_per_block_max);
-  require(wanted.block_threads() <= info.threads_per_block_max, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  require(wanted.block_threads() <= info.threads_per_block_max);
   require(wanted.dynamic_shared_bytes <=
           static_cast<std::uint32_t>(which.settings->dynamic_shared_bytes_max.load()));
   require(std::uint64_t{info.static_shared_bytes} + wanted.dynamic_shared_bytes <=
@@ -32,6 +32,27 @@ void check(const function& which, const launch_shape& wanted, const device& on) 
         on.multiprocessors;
     require(wanted.block_count() <= resident, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   }
+}
+
+// The kernel's own cluster, from its text or set for the function, stands against the launch's.
+void settle_cluster(const function& which, launch_shape& wanted) {
+  const ptx::dim3 required = required_cluster(which.info(), *which.settings);
+  if (required.x != 0) {
+    const auto& asked = wanted.cluster;
+    require(!wanted.explicit_cluster ||
+                (asked.x == required.x && asked.y == required.y && asked.z == required.z),
+            CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    wanted.cluster = required;
+    wanted.explicit_cluster = true;
+  }
+  const auto& [x, y, z] = wanted.cluster;
+  const unsigned most = which.settings->non_portable_cluster ? limits::cluster_blocks_max
+                                                             : limits::cluster_blocks_portable;
+  require(x > 0 && y > 0 && z > 0 && x <= most && y <= most && z <= most &&
+              wanted.cluster_blocks() <= most,
+          CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  require(wanted.grid.x % x == 0 && wanted.grid.y % y == 0 && wanted.grid.z % z == 0,
+          CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
 std::vector<std::byte> arguments_from_pointers(const ptx::kernel_info& info, void** pointers) {
@@ -95,7 +116,8 @@ kernel_launch prepare_launch(CUfunction handle, const launch_shape& wanted, cont
   return made;
 }
 
-void check_launch(const kernel_launch& which) {
+void check_launch(kernel_launch& which) {
+  settle_cluster(*which.which, which.shape);
   check(*which.which, which.shape, which.which->owner->on);
 }
 
@@ -108,6 +130,8 @@ std::shared_ptr<kernel_run> make_run(const kernel_launch& which,
   run->launch.kernel = function.index;
   run->launch.grid = which.shape.grid;
   run->launch.block = which.shape.block;
+  run->launch.cluster = which.shape.cluster;
+  run->launch.explicit_cluster = which.shape.explicit_cluster;
   run->launch.dynamic_shared_bytes = which.shape.dynamic_shared_bytes;
   run->launch.arguments = which.arguments;
   run->launch.variable_addresses = function.in->variable_addresses;
@@ -115,12 +139,13 @@ std::shared_ptr<kernel_run> make_run(const kernel_launch& which,
   run->launch.heap.allocate = [heap](std::uint64_t bytes) { return heap->allocate(bytes); };
   run->launch.heap.free = [heap](std::uint64_t address) { heap->release(address); };
   run->keep_alive = function.in;
-  run->block_count = which.shape.block_count();
+  run->block_count = which.shape.block_count() / which.shape.cluster_blocks();
   run->launch.cooperative = run->cooperative = which.shape.cooperative;
   const unsigned per_multiprocessor =
       std::max(1u, resident_blocks(function.info(), which.shape.block_threads(),
                                    which.shape.dynamic_shared_bytes));
-  run->resident_max = std::uint64_t{per_multiprocessor} * in.on.multiprocessors;
+  run->resident_max = std::max<std::uint64_t>(
+      1, std::uint64_t{per_multiprocessor} * in.on.multiprocessors / which.shape.cluster_blocks());
   return run;
 }
 
@@ -132,9 +157,8 @@ void apply_attribute(const CUlaunchAttribute& attribute, launch_shape& wanted,
       wanted.cooperative = value.cooperative != 0;
       return;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      require(value.clusterDim.x > 0 && value.clusterDim.y > 0 && value.clusterDim.z > 0);
-      require(value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1,
-              CUDA_ERROR_NOT_SUPPORTED);
+      wanted.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+      wanted.explicit_cluster = true;
       return;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       add_event(events, value.programmaticEvent.event);

@@ -19,9 +19,12 @@ struct launch_shape {
   ptx::dim3 block;
   std::uint32_t dynamic_shared_bytes = 0;
   bool cooperative = false;
+  ptx::dim3 cluster;              // in blocks
+  bool explicit_cluster = false;  // asked for, by the launch or the kernel
 
   std::uint64_t block_threads() const { return std::uint64_t{block.x} * block.y * block.z; }
   std::uint64_t block_count() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+  std::uint64_t cluster_blocks() const { return std::uint64_t{cluster.x} * cluster.y * cluster.z; }
 };
 
 struct kernel_launch {
@@ -34,8 +37,9 @@ struct kernel_launch {
 // Refuses what the driver refuses before it launches. A kernel stands for its function in `in`.
 kernel_launch prepare_launch(CUfunction handle, const launch_shape& wanted, context& in,
                              void** pointers, void** extra);
-// The checks of prepare_launch alone, after the shape was changed.
-void check_launch(const kernel_launch& which);
+// The checks of prepare_launch alone, after the shape was changed. Gives it the cluster that the
+// kernel requires.
+void check_launch(kernel_launch& which);
 
 // One run of it, in the context of the function. Takes no lock, so `heap` is found before.
 std::shared_ptr<kernel_run> make_run(const kernel_launch& which,

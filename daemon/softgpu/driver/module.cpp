@@ -245,6 +245,15 @@ std::shared_ptr<function> function_of(CUfunction handle) {
   return function_of_kernel(*named, *live_context());
 }
 
+ptx::dim3 required_cluster(const ptx::kernel_info& info, const function_settings& settings) {
+  if (info.required_cluster.x != 0) return info.required_cluster;
+  const auto part = [&](std::size_t axis) {
+    return static_cast<std::uint32_t>(settings.cluster[axis].load());
+  };
+  if (part(0) == 0 || part(1) == 0 || part(2) == 0) return {0, 0, 0};
+  return {part(0), part(1), part(2)};
+}
+
 int function_attribute(const ptx::kernel_info& info, const program& code,
                        const function_settings& settings, CUfunction_attribute attribute) {
   switch (attribute) {
@@ -273,13 +282,19 @@ int function_attribute(const ptx::kernel_info& info, const program& code,
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       return settings.carveout;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       return 0;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+      return info.required_cluster.x != 0;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      return static_cast<int>(required_cluster(info, settings).x);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      return static_cast<int>(required_cluster(info, settings).y);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return static_cast<int>(required_cluster(info, settings).z);
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return settings.non_portable_cluster;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return settings.cluster_policy;
     default:
       refuse(CUDA_ERROR_INVALID_VALUE);
   }
@@ -302,10 +317,21 @@ void set_function_attribute(const ptx::kernel_info& info, function_settings& set
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      // What the text says stands.
+      require(info.required_cluster.x == 0 && value >= 0);
+      settings
+          .cluster[static_cast<std::size_t>(attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)] =
+          value;
+      return;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      require(value == 0 || value == 1);
+      settings.non_portable_cluster = value != 0;
+      return;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      refuse(
-          CUDA_ERROR_NOT_SUPPORTED);  // no clusters here: CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH is 0
+      require(value >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT &&
+              value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING);
+      settings.cluster_policy = value;
+      return;
     default:
       refuse(CUDA_ERROR_INVALID_VALUE);
   }

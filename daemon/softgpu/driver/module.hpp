@@ -7,6 +7,7 @@
 // function may.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -36,6 +37,9 @@ struct function_settings {
   std::atomic<int> dynamic_shared_bytes_max{0};
   std::atomic<int> carveout{-1};
   std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  std::array<std::atomic<int>, 3> cluster{};  // zeroes: none required
+  std::atomic<bool> non_portable_cluster{false};
+  std::atomic<int> cluster_policy{CU_CLUSTER_SCHEDULING_POLICY_DEFAULT};
 
   explicit function_settings(const ptx::kernel_info& kernel);
 };
@@ -121,6 +125,8 @@ std::shared_ptr<kernel> kernel_of(CUkernel handle);
 // A function, or a kernel's function in the current context.
 std::shared_ptr<function> function_of(CUfunction handle);
 
+// Zeroes when neither the text nor an attribute asks for one.
+ptx::dim3 required_cluster(const ptx::kernel_info& info, const function_settings& settings);
 int function_attribute(const ptx::kernel_info& info, const program& code,
                        const function_settings& settings, CUfunction_attribute attribute);
 void set_function_attribute(const ptx::kernel_info& info, function_settings& settings,

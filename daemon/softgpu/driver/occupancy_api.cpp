@@ -145,3 +145,40 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
     return CUDA_SUCCESS;
   });
 }
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction handle,
+                                            const CUlaunchConfig* config) {
+  return with_context([&](context&) {
+    auto which = function_of(handle);
+    require(blocks != nullptr && config != nullptr);
+    *blocks =
+        static_cast<int>(which->settings->non_portable_cluster ? limits::cluster_blocks_max
+                                                               : limits::cluster_blocks_portable);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
+                                      const CUlaunchConfig* config) {
+  return with_context([&](context& current) {
+    auto which = function_of(handle);
+    require(clusters != nullptr && config != nullptr &&
+            (config->numAttrs == 0 || config->attrs != nullptr));
+    ptx::dim3 cluster = required_cluster(which->info(), *which->settings);
+    for (unsigned at = 0; at < config->numAttrs; ++at) {
+      const auto& one = config->attrs[at];
+      if (one.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+      cluster = {one.value.clusterDim.x, one.value.clusterDim.y, one.value.clusterDim.z};
+    }
+    const std::uint64_t size =
+        cluster.x == 0 ? 1 : std::uint64_t{cluster.x} * cluster.y * cluster.z;
+    require(size > 0 && size <= limits::cluster_blocks_max, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    const std::uint64_t threads =
+        std::uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+    const std::uint64_t blocks =
+        std::uint64_t{resident_blocks(which->info(), threads, config->sharedMemBytes)} *
+        current.on.multiprocessors;
+    *clusters = static_cast<int>(blocks / size);
+    return CUDA_SUCCESS;
+  });
+}

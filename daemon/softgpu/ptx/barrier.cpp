@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers of the block: bar and barrier with all their forms, clusters of one block, and fences.
+// Barriers of the block: bar and barrier with all their forms, and fences.
 #include <atomic>
 
 #include "builder.hpp"
@@ -82,7 +82,7 @@ bool decode_reduce(builder& b, const form& f) {
 
 bool decode_barrier(builder& b, const form& f) {
   if (f.has("warp")) return false;
-  if (f.has("cluster")) return true;  // the cluster's one block has always arrived
+  if (f.has("cluster")) return decode_cluster_barrier(b, f);
   if (f.has("red")) return decode_reduce(b, f);
   const syntax::operand* count = f.operand_count() > 1 ? &f.operand(1) : nullptr;
   if (f.has("arrive"))

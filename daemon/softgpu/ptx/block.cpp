@@ -19,11 +19,13 @@ std::uint64_t now_ns() {
 
 }  // namespace
 
-executor::executor(const launch& shared, dim3 block_index)
+executor::executor(const launch& shared, dim3 block_index, cluster_state* cluster)
     : block_index_(block_index),
       started_ns_(now_ns()),
       shared_launch_(shared),
-      code_(static_cast<const compiled_program*>(shared.code.get())) {
+      code_(static_cast<const compiled_program*>(shared.code.get())),
+      cluster_(cluster != nullptr ? cluster : &own_cluster_) {
+  if (cluster == nullptr) own_cluster_.members.push_back(this);
   bases_[1] = code_->constants_.data();
   live_threads_ = shared.block.x * shared.block.y * shared.block.z;
   shared_bytes_ = dynamic_shared_offset() + shared.dynamic_shared_bytes;
@@ -228,6 +230,8 @@ block_state executor::run(std::uint64_t instruction_budget) {
 }
 
 std::unique_ptr<block> make_block(const launch& shared, dim3 block_index) {
+  const dim3 cluster = shared.cluster;
+  if (cluster.x * cluster.y * cluster.z > 1) return make_cluster(shared, block_index);
   return std::make_unique<executor>(shared, block_index);
 }
 

@@ -188,6 +188,10 @@ decode_table convert_eight_instructions();
 decode_table move_instructions();
 decode_table memory_instructions();
 decode_table copy_instructions();
+decode_table cluster_instructions();
+// barrier.cluster in its forms, and isspacep.shared::cta; cluster.cpp.
+bool decode_cluster_barrier(builder& b, const form& f);
+handler own_shared_test();
 decode_table atomic_instructions();
 decode_table warp_instructions();
 decode_table barrier_instructions();

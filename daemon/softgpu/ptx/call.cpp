@@ -16,6 +16,9 @@ void call_direct(executor& x, const instruction& i, std::uint32_t lanes) {
   if (x.enter(i, lanes, x.code().functions_[site.function], site)) x.reschedule();
 }
 
+// What lies below is no code for certain; further up the hardware finds that out by reading there.
+constexpr std::uint64_t low_addresses = 16u << 20;
+
 // Lanes that call the same function go together.
 void call_indirect(executor& x, const instruction& i, std::uint32_t lanes) {
   const call_site& site = x.frame_->code->calls[i.target];
@@ -29,7 +32,8 @@ void call_indirect(executor& x, const instruction& i, std::uint32_t lanes) {
   for (const auto& [address, callers] : callees) {
     const std::uint64_t index = (address & ~window_mask) / 16;
     if ((address & window_mask) != function_window || index >= x.code().functions_.size())
-      return x.raise(fault_kind::illegal_address, i, "call of an address that is no function");
+      return x.raise(address < low_addresses ? fault_kind::invalid_pc : fault_kind::illegal_address,
+                     i, "call of an address that is no function");
     if (!x.enter(i, callers, x.code().functions_[index], site)) return;
   }
   x.reschedule();

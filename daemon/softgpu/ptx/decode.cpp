@@ -49,14 +49,14 @@ const std::unordered_multimap<std::string_view, decoder>& decoders() {
   static const auto map = [] {
     std::unordered_multimap<std::string_view, decoder> result;
     for (const decode_table& table :
-         {integer_instructions(),  wide_integer_instructions(), bit_instructions(),
-          floating_instructions(), approximate_instructions(),  half_instructions(),
-          compare_instructions(),  convert_instructions(),      convert_eight_instructions(),
-          move_instructions(),     memory_instructions(),       copy_instructions(),
-          atomic_instructions(),   warp_instructions(),         barrier_instructions(),
-          mbarrier_instructions(), control_instructions(),      call_instructions(),
-          video_instructions(),    texture_instructions(),      image_query_instructions(),
-          surface_instructions()})
+         {integer_instructions(),     wide_integer_instructions(), bit_instructions(),
+          floating_instructions(),    approximate_instructions(),  half_instructions(),
+          compare_instructions(),     convert_instructions(),      convert_eight_instructions(),
+          move_instructions(),        memory_instructions(),       copy_instructions(),
+          cluster_instructions(),     atomic_instructions(),       warp_instructions(),
+          barrier_instructions(),     mbarrier_instructions(),     control_instructions(),
+          call_instructions(),        video_instructions(),        texture_instructions(),
+          image_query_instructions(), surface_instructions()})
       for (const decode_entry& entry : table) result.emplace(entry.opcode, entry.decode);
     return result;
   }();

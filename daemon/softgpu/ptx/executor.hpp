@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "cluster.hpp"
 #include "code.hpp"
 
 namespace gpuwire::softgpu::ptx {
@@ -35,9 +36,11 @@ struct frame {
 
 struct warp {
   std::uint32_t index = 0;
-  std::uint32_t live = 0;      // not exited
-  std::uint32_t runnable = 0;  // live and not parked
-  std::uint32_t carry = 0;     // the condition code of add.cc and its kin
+  std::uint32_t live = 0;             // not exited
+  std::uint32_t runnable = 0;         // live and not parked
+  std::uint32_t carry = 0;            // the condition code of add.cc and its kin
+  std::uint32_t cluster_arrived = 0;  // lanes that have arrived in the cluster barrier's phase
+  std::array<std::uint64_t, warp_lanes> cluster_phase{};  // in which each arrived last
   std::array<std::uint32_t, warp_lanes> pc{};
   std::array<frame*, warp_lanes> frames{};
   std::array<std::uint64_t, warp_lanes> last_run{};
@@ -79,7 +82,8 @@ struct cached_range {
 
 class executor final : public block {
  public:
-  executor(const launch& shared, dim3 block_index);
+  // Without a cluster the block is one of its own.
+  executor(const launch& shared, dim3 block_index, cluster_state* cluster = nullptr);
 
   block_state run(std::uint64_t instruction_budget) override;
   const fault& error() const override { return fault_; }
@@ -139,6 +143,10 @@ class executor final : public block {
   std::uint32_t reserved_shared_offset() const { return (shared_bytes_ + 15) & ~15u; }
   std::uint32_t shared_limit() const { return reserved_shared_offset() + reserved_shared_bytes; }
   static constexpr std::uint32_t reserved_shared_bytes = 1024;
+  // In the shared memory of another block of the cluster; null when there is no such place.
+  std::byte* cluster_shared(std::uint64_t address, std::uint32_t bytes);
+  cluster_state& cluster() const { return *cluster_; }
+  std::uint32_t cluster_rank() const;
   const cached_range* find_range(std::uint64_t address, std::uint32_t bytes);
   void forget_ranges() { ranges_ = {}; }
   // Any generic address, for system calls; null when it is not readable.
@@ -178,6 +186,8 @@ class executor final : public block {
 
   const launch& shared_launch_;
   const compiled_program* code_;
+  cluster_state own_cluster_;
+  cluster_state* cluster_;
   fault fault_;
   bool rescheduled_ = false;
   bool yielded_ = false;

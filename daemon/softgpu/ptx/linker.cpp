@@ -341,6 +341,7 @@ void linker::add_kernel(std::uint32_t function) {
     info.static_shared_bytes = common_shared_bytes_;
   info.local_bytes = code.local_bytes;
   info.target = modules_[functions_[function].module].target;
+  info.required_cluster = {source.cluster[0], source.cluster[1], source.cluster[2]};
   if (source.threads_max != 0) info.threads_per_block_max = source.threads_max;
   // What is alive at once, within what any launch of up to 1024 threads has registers for.
   info.register_count = std::clamp(code.register_bytes / (warp_lanes * 4) + 8, 16u, 64u);

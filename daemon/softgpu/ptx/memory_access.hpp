@@ -40,8 +40,9 @@ class shared_space {
   std::byte* at(std::uint64_t address, std::uint32_t, std::uint32_t bytes, bool) {
     if ((address & (bytes - 1)) != 0) return raise_misaligned(x_, i_, address);
     const std::uint64_t size = x_.shared_limit();
-    if (address >= size || bytes > size - address) return raise_illegal(x_, i_, address, "shared");
-    return x_.shared_data() + address;
+    if (address < size && bytes <= size - address) return x_.shared_data() + address;
+    std::byte* elsewhere = x_.cluster_shared(address, bytes);
+    return elsewhere != nullptr ? elsewhere : raise_illegal(x_, i_, address, "shared");
   }
 
  private:

@@ -191,26 +191,19 @@ bool decode_is_space(builder& b, const form& f) {
   if (!window) return false;
   const auto a = b.source(f.operand(1), type::u64);
   const auto p = b.destination(f.operand(0), type::pred);
-  b.emit(f.has("const") ? in_constant : in_window, {p}, {a}).immediate =
-      static_cast<std::int64_t>(*window);
-  return true;
-}
-
-// Clusters hold one block, so its shared memory maps onto itself, and every rank is 0.
-bool decode_map(builder& b, const form& f) {
-  const type t = f.t();
-  const auto a = b.source(f.operand(1), t);
-  move(b, b.destination(f.operand(0), t), a, lane_bytes(t) == 8);
-  return true;
-}
-bool decode_rank(builder& b, const form& f) {
-  move(b, b.destination(f.operand(0), type::u32), b.constant(type::u32, 0), false);
+  const bool own = f.has("shared") || f.has("shared::cta");
+  b.emit(f.has("const") ? in_constant
+         : own          ? own_shared_test()
+                        : in_window,
+         {p}, {a})
+      .immediate = static_cast<std::int64_t>(*window);
   return true;
 }
 
 constexpr decode_entry entries[] = {
-    {"mov", decode_move}, {"cvta", decode_address_conversion}, {"isspacep", decode_is_space},
-    {"mapa", decode_map}, {"getctarank", decode_rank},
+    {"mov", decode_move},
+    {"cvta", decode_address_conversion},
+    {"isspacep", decode_is_space},
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parser.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "body_parser.hpp"
 #include "token_stream.hpp"
@@ -130,9 +132,15 @@ class module_parser {
         continue;
       }
       std::uint64_t product = 1;
+      std::vector<std::uint64_t> numbers;
       while (tokens_.peek().kind == token_kind::number) {
-        product *= tokens_.expect_integer();
+        numbers.push_back(tokens_.expect_integer());
+        product *= numbers.back();
         if (!tokens_.take_mark(',')) break;
+      }
+      if (directive == "reqnctapercluster" && !numbers.empty() && numbers.size() <= 3) {
+        f.cluster.fill(1);
+        std::copy(numbers.begin(), numbers.end(), f.cluster.begin());
       }
       if ((directive == "maxntid" || directive == "reqntid") && product <= 1024)
         f.threads_max = static_cast<std::uint32_t>(product);

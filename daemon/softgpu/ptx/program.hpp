@@ -43,6 +43,7 @@ struct kernel_info {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;               // .local per thread, call depth not counted
   std::uint32_t threads_per_block_max = 1024;  // smaller with .maxntid / .reqntid
+  dim3 required_cluster{0, 0, 0};              // from .reqnctapercluster; zeroes: none
   std::uint32_t target = 75;          // compute capability of its text's .target, 75 for sm_75
   std::uint32_t register_count = 32;  // 32-bit registers a thread is reported to use
 };
@@ -124,6 +125,8 @@ struct launch {
   std::shared_ptr<const program> code;
   std::uint32_t kernel = 0;  // index into code->kernels()
   dim3 grid, block;
+  dim3 cluster;  // in blocks; the grid is a multiple of it
+  bool explicit_cluster = false;
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> arguments;               // parameter_bytes long
   std::vector<std::uint64_t> variable_addresses;  // device address of each of code->variables()
@@ -147,7 +150,8 @@ enum class fault_kind {
   trap,                 // 719 LAUNCH_FAILURE: trap instruction
   assertion,  // 710 ASSERT: __assertfail (message in `text`, already formatted as the driver prints
               // it)
-  out_of_stack,  // 719
+  out_of_stack,  // 700, as local memory that ends
+  invalid_pc,    // 718: a call through a pointer to no function
 };
 
 struct fault {
@@ -157,9 +161,9 @@ struct fault {
 
 enum class block_state { running, finished, faulted };
 
-// One CTA. run() executes about `instruction_budget` warp instructions and returns; call again
-// while it says running, so that the driver half can interleave resident blocks (cooperative
-// launches, kernels that wait for one another).
+// One CTA, or all CTAs of a cluster. run() executes about `instruction_budget` warp instructions
+// and returns; call again while it says running, so that the driver half can interleave resident
+// blocks (cooperative launches, kernels that wait for one another).
 class block {
  public:
   virtual ~block() = default;
@@ -167,6 +171,7 @@ class block {
   virtual const fault& error() const = 0;
 };
 
-std::unique_ptr<block> make_block(const launch& shared, dim3 block_index);
+// With clusters of more than one CTA, `index` counts clusters.
+std::unique_ptr<block> make_block(const launch& shared, dim3 index);
 
 }  // namespace gpuwire::softgpu::ptx

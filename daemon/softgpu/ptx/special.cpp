@@ -103,17 +103,31 @@ constexpr struct {
      uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace() >> 32); }>},
     {"%envreg2", "", type::u32,
      uniform<u32, [](c x) { return static_cast<u32>(x.grid_workspace()); }>},
-    // A cluster of one block.
-    {"%cluster_ctaid", "*", type::u32, uniform<u32, [](c) -> u32 { return 0; }>},
-    {"%cluster_nctaid", "*", type::u32, uniform<u32, [](c) -> u32 { return 1; }>},
-    {"%cluster_ctarank", "", type::u32, uniform<u32, [](c) -> u32 { return 0; }>},
-    {"%cluster_nctarank", "", type::u32, uniform<u32, [](c) -> u32 { return 1; }>},
-    {"%clusterid", "x", type::u32, uniform<u32, [](c x) { return x.block_index_.x; }>},
-    {"%clusterid", "y", type::u32, uniform<u32, [](c x) { return x.block_index_.y; }>},
-    {"%clusterid", "z", type::u32, uniform<u32, [](c x) { return x.block_index_.z; }>},
-    {"%nclusterid", "x", type::u32, uniform<u32, [](c x) { return x.shared().grid.x; }>},
-    {"%nclusterid", "y", type::u32, uniform<u32, [](c x) { return x.shared().grid.y; }>},
-    {"%nclusterid", "z", type::u32, uniform<u32, [](c x) { return x.shared().grid.z; }>},
+    // Clusters.
+    {"%cluster_ctaid", "x", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.x % x.shared().cluster.x; }>},
+    {"%cluster_ctaid", "y", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.y % x.shared().cluster.y; }>},
+    {"%cluster_ctaid", "z", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.z % x.shared().cluster.z; }>},
+    {"%cluster_nctaid", "x", type::u32, uniform<u32, [](c x) { return x.shared().cluster.x; }>},
+    {"%cluster_nctaid", "y", type::u32, uniform<u32, [](c x) { return x.shared().cluster.y; }>},
+    {"%cluster_nctaid", "z", type::u32, uniform<u32, [](c x) { return x.shared().cluster.z; }>},
+    {"%cluster_ctarank", "", type::u32, uniform<u32, [](c x) { return x.cluster_rank(); }>},
+    {"%cluster_nctarank", "", type::u32,
+     uniform<u32, [](c x) { return static_cast<u32>(x.cluster().members.size()); }>},
+    {"%clusterid", "x", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.x / x.shared().cluster.x; }>},
+    {"%clusterid", "y", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.y / x.shared().cluster.y; }>},
+    {"%clusterid", "z", type::u32,
+     uniform<u32, [](c x) { return x.block_index_.z / x.shared().cluster.z; }>},
+    {"%nclusterid", "x", type::u32,
+     uniform<u32, [](c x) { return x.shared().grid.x / x.shared().cluster.x; }>},
+    {"%nclusterid", "y", type::u32,
+     uniform<u32, [](c x) { return x.shared().grid.y / x.shared().cluster.y; }>},
+    {"%nclusterid", "z", type::u32,
+     uniform<u32, [](c x) { return x.shared().grid.z / x.shared().cluster.z; }>},
 };
 
 }  // namespace
@@ -125,10 +139,12 @@ handler special_register(std::string_view name, std::string_view component, type
     kind = entry.kind;
     return entry.read;
   }
-  // The remaining environment registers and the performance counters read as zero; clusters are
-  // never explicit.
-  if (name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm" ||
-      name == "%is_explicit_cluster") {
+  if (name == "%is_explicit_cluster") {
+    kind = type::u32;
+    return uniform<u32, [](c x) { return x.shared().explicit_cluster ? 1u : 0u; }>;
+  }
+  // The remaining environment registers and the performance counters read as zero.
+  if (name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm") {
     kind = type::u32;
     return uniform<u32, zero>;
   }

@@ -3,6 +3,7 @@
 // Views point into the text.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -109,7 +110,8 @@ struct function {
   bool entry = false;
   bool has_body = false;
   std::uint32_t line = 0;
-  std::uint32_t threads_max = 0;  // from .maxntid or .reqntid; 0: none
+  std::uint32_t threads_max = 0;           // from .maxntid or .reqntid; 0: none
+  std::array<std::uint32_t, 3> cluster{};  // from .reqnctapercluster; zeroes: none
   std::vector<variable> returns;
   std::vector<variable> parameters;
   std::vector<statement> body;

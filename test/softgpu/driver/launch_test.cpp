@@ -138,7 +138,7 @@ TEST_CASE("invalid launches give the driver's code at the call, and the next lau
   CHECK_CODE(launch_nothing(nothing, {{1, 1, 1}, {1, 1, 1}, 48 * 1024 + 1}),
              CUDA_ERROR_INVALID_VALUE);
   CHECK_CODE(launch_nothing(module.function("bounded"), {{1, 1, 1}, {65, 1, 1}}),
-             CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+             CUDA_ERROR_INVALID_VALUE);
   CHECK_CODE(launch_nothing(nullptr, {}), CUDA_ERROR_INVALID_HANDLE);
   CHECK_CODE(launch_nothing(reinterpret_cast<CUfunction>(module.handle), {}),
              CUDA_ERROR_INVALID_HANDLE);
