@@ -91,6 +91,10 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
     CUlaunchAttribute wanted{};
     wanted.id = id;
     std::memcpy(&wanted.value, value, bytes_of(id));
+    // Kernels cannot change nodes here.
+    require(id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE ||
+                wanted.value.deviceUpdatableKernelNode.deviceUpdatable == 0,
+            CUDA_ERROR_NOT_SUPPORTED);
     auto changed = kernel.launch;
     std::vector<std::shared_ptr<event>> none;
     apply_attribute(wanted, changed.shape, none);

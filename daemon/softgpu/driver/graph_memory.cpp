@@ -13,8 +13,14 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = 32u << 20;
 
-std::map<std::uint64_t, std::weak_ptr<graph_memory>>& all_memory() {
-  static auto* map = new std::map<std::uint64_t, std::weak_ptr<graph_memory>>;
+struct entry {
+  const graph_memory* which;
+  std::weak_ptr<graph_memory> alive;
+};
+
+// By address.
+std::map<std::uint64_t, entry>& all_memory() {
+  static auto* map = new std::map<std::uint64_t, entry>;
   return *map;
 }
 
@@ -53,9 +59,16 @@ void set_live(graph_memory& which, bool live) {
   if (live) set_reserved(which, true);
 }
 
+// The last reference must not go under the lock: callers keep what they find beyond it.
 std::shared_ptr<graph_memory> find(std::uint64_t address) {
   auto found = all_memory().find(address);
-  return found == all_memory().end() ? nullptr : found->second.lock();
+  return found == all_memory().end() ? nullptr : found->second.alive.lock();
+}
+
+// A context that ended took the memory with it, and the address may be another's by now.
+bool is_there(const graph_memory& which) {
+  const auto now = memory_table::instance().find(which.block.base);
+  return now && now->buffer_id == which.block.buffer_id;
 }
 
 }  // namespace
@@ -64,7 +77,8 @@ graph_memory::~graph_memory() {
   std::lock_guard lock(memory_mutex());
   set_live(*this, false);
   set_reserved(*this, false);
-  all_memory().erase(block.base);
+  auto known = all_memory().find(block.base);
+  if (known != all_memory().end() && known->second.which == this) all_memory().erase(known);
   memory_table::instance().remove_exactly(block);
 }
 
@@ -78,13 +92,15 @@ std::shared_ptr<graph_memory> make_graph_memory(device& on, unsigned context_id,
   auto made = std::make_shared<graph_memory>();
   made->block = *block;
   std::lock_guard lock(memory_mutex());
-  all_memory()[block->base] = made;
+  all_memory()[block->base] = {made.get(), made};
   return made;
 }
 
 std::shared_ptr<graph_memory> graph_memory_at(std::uint64_t address) {
+  std::shared_ptr<graph_memory> found;
   std::lock_guard lock(memory_mutex());
-  return find(address);
+  found = find(address);
+  return found && is_there(*found) ? found : nullptr;
 }
 
 bool is_live(const graph_memory& which) {
@@ -98,11 +114,10 @@ void mark_live(graph_memory& which, bool live) {
 }
 
 bool free_graph_memory(std::uint64_t address) {
-  // Declared before the lock: the last reference must not go under it.
   std::shared_ptr<graph_memory> found;
   std::lock_guard lock(memory_mutex());
   found = find(address);
-  if (!found) return false;
+  if (!found || !is_there(*found)) return false;
   require(found->live);
   set_live(*found, false);
   return true;
@@ -127,7 +142,7 @@ void trim_graph_memory(int device_ordinal) {
   std::vector<std::shared_ptr<graph_memory>> kept;
   std::lock_guard lock(memory_mutex());
   for (const auto& [address, known] : all_memory()) {
-    auto one = known.lock();
+    auto one = known.alive.lock();
     if (one && !one->live && one->block.device_ordinal == device_ordinal) set_reserved(*one, false);
     kept.push_back(std::move(one));
   }

@@ -11,7 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <vector>
 
 #include "cuda_api.hpp"
@@ -108,6 +108,10 @@ struct stream {
   std::unique_ptr<operation> step;
   std::deque<operation> queue;
   std::vector<std::shared_ptr<stream>> dependents;  // streams whose head may wait for this one
+
+  // Hints that were set for it; nothing here heeds them, but they can be read back.
+  std::mutex attributes_mutex;
+  std::vector<CUlaunchAttribute> attributes;
 
   // Guarded by graph_mutex(); the flag is for a look without the lock.
   std::atomic<bool> is_capturing{false};

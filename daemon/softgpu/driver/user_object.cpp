@@ -6,6 +6,11 @@
 
 namespace gpuwire::softgpu {
 
+object_table& user_objects() {
+  static auto* table = new object_table;
+  return *table;
+}
+
 void retain(user_object& which, unsigned count) {
   which.count += count;
 }
@@ -13,6 +18,7 @@ void retain(user_object& which, unsigned count) {
 void release(user_object& which, unsigned count) {
   which.count -= count;
   if (which.count != 0) return;
+  user_objects().remove(which.handle);
   start_thread("gpuwire-object", [destroy = which.destroy, pointer = which.pointer] {
     inside_host_function = true;
     destroy(pointer);

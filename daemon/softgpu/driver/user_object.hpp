@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda_api.hpp"
+#include "handles.hpp"
 
 namespace gpuwire::softgpu {
 
@@ -16,9 +17,12 @@ struct user_object {
   std::uint64_t count = 0;
 };
 
+using object_table = handle_table<user_object, CUuserObject, handle_kind::user_object>;
+object_table& user_objects();
+
 void retain(user_object& which, unsigned count);
-// The destructor is called on a thread of the library, where CUDA may not be called, after the lock
-// is free.
+// With the last reference the handle goes. The destructor is called on a thread of the library,
+// where CUDA may not be called, after the lock is free.
 void release(user_object& which, unsigned count);
 
 }  // namespace gpuwire::softgpu

@@ -9,22 +9,10 @@ using namespace gpuwire::softgpu;
 
 namespace {
 
-using object_table = handle_table<user_object, CUuserObject, handle_kind::user_object>;
-object_table& user_objects() {
-  static auto* table = new object_table;
-  return *table;
-}
-
 std::shared_ptr<user_object> object_of(CUuserObject handle) {
   auto found = user_objects().find(handle);
   require(found != nullptr);
   return found;
-}
-
-// The handle lives as long as anything refers to the object.
-void drop(const std::shared_ptr<user_object>& which, unsigned count) {
-  release(*which, count);
-  if (which->count == 0) user_objects().remove(which->handle);
 }
 
 }  // namespace
@@ -59,7 +47,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count) {
   return with_graphs([&] {
     auto which = object_of(handle);
     require(count > 0 && count <= which->count);
-    drop(which, count);
+    release(*which, count);
     return CUDA_SUCCESS;
   });
 }
@@ -92,7 +80,7 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject handle, unsigned i
     const unsigned given_up = std::min(count, held->second);
     held->second -= given_up;
     if (held->second == 0) holder->objects.erase(held);
-    drop(which, given_up);
+    release(*which, given_up);
     return CUDA_SUCCESS;
   });
 }

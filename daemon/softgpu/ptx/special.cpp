@@ -45,6 +45,9 @@ using c = const executor&;
 u32 zero(c) {
   return 0;
 }
+u32 explicit_cluster(c x) {
+  return x.shared().explicit_cluster ? 1 : 0;
+}
 
 constexpr struct {
   std::string_view name;
@@ -141,7 +144,7 @@ handler special_register(std::string_view name, std::string_view component, type
   }
   if (name == "%is_explicit_cluster") {
     kind = type::u32;
-    return uniform<u32, [](c x) { return x.shared().explicit_cluster ? 1u : 0u; }>;
+    return uniform<u32, explicit_cluster>;
   }
   // The remaining environment registers and the performance counters read as zero.
   if (name.substr(0, 7) == "%envreg" || name.substr(0, 3) == "%pm") {

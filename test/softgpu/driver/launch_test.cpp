@@ -223,7 +223,7 @@ TEST_CASE("the blocks of a cooperative launch are all resident, and too many are
       CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 }
 
-TEST_CASE("launch attributes that are hints are taken, those that need hardware are refused") {
+TEST_CASE("launch attributes that are hints are taken, those that cannot be obeyed are refused") {
   test_context context;
   test_module module;
   CUevent event = nullptr;
@@ -245,7 +245,7 @@ TEST_CASE("launch attributes that are hints are taken, those that need hardware 
   REQUIRE_OK(driver(cuEventSynchronize)(event));
   attributes[1].value.clusterDim.x = 2;
   CHECK_CODE(driver(cuLaunchKernelEx)(&config, nothing, nullptr, nullptr),
-             CUDA_ERROR_NOT_SUPPORTED);
+             CUDA_ERROR_INVALID_CLUSTER_SIZE);
   attributes[1].id = static_cast<CUlaunchAttributeID>(200);
   CHECK_CODE(driver(cuLaunchKernelEx)(&config, nothing, nullptr, nullptr),
              CUDA_ERROR_INVALID_VALUE);

@@ -237,6 +237,22 @@ TEST_CASE("stream properties are those it was made with") {
   CHECK_CODE(driver(cuStreamCreate)(nullptr, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("attributes of streams are kept and copied") {
+  test_context context;
+  const CUstream one = make_stream(), two = make_stream();
+  CUstreamAttrValue value{};
+  REQUIRE_OK(driver(cuStreamGetAttribute)(one, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  CHECK(value.syncPolicy == CU_SYNC_POLICY_AUTO);
+  value.syncPolicy = CU_SYNC_POLICY_YIELD;
+  REQUIRE_OK(driver(cuStreamSetAttribute)(one, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  REQUIRE_OK(driver(cuStreamCopyAttributes)(two, one));
+  value = {};
+  REQUIRE_OK(driver(cuStreamGetAttribute)(two, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  CHECK(value.syncPolicy == CU_SYNC_POLICY_YIELD);
+  CHECK_CODE(driver(cuStreamGetAttribute)(one, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value),
+             CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_CASE("wrong and stale stream and event handles give 400") {
   test_context context;
   const CUstream stream = make_stream();
