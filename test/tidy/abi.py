@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What libcuda.so.1 shows to the loader: exactly the driver's names, its SONAME, nothing that an older system lacks, and
+"""What libcuda.so.1, or libnvidia-ml.so.1, shows to the loader: exactly the driver's names, its SONAME, nothing that an older system lacks, and
 no thread, socket or descriptor from loading it alone.
 
 abi.py LIBRARY NAMES_FILE
@@ -14,7 +14,8 @@ import sys
 import unittest
 
 LIBRARY = NAMES = ""
-OURS = {"gpuwire_instance_v1"}
+IS_NVML = any("libnvidia-ml" in argument for argument in sys.argv)
+OURS = {"gpuwire_nvml_instance_v1" if IS_NVML else "gpuwire_instance_v1"}
 # The floor of a library built where releases are built, Debian 12 with glibc 2.36. From 2.38 on the C library's headers rename
 # strtol and its relatives to versions of their own for every C++ program, and so do the static libraries of such a host:
 # what is built there needs that host's glibc or the one that brought the names, 2.38.
@@ -40,7 +41,7 @@ class AbiTest(unittest.TestCase):
     def test_it_exports_exactly_the_names_of_the_driver(self):
         with open(NAMES, encoding="utf-8") as file:
             wanted = {line.strip() for line in file if line.strip() and not line.startswith("#")} | OURS
-        self.assertGreater(len(wanted), 600)
+        self.assertGreater(len(wanted), 400 if IS_NVML else 600)
         found = exported()
         self.assertEqual(sorted(wanted - found), [], "names of the driver that are missing")
         self.assertEqual(sorted(found - wanted), [], "names that the driver does not have")
@@ -49,8 +50,9 @@ class AbiTest(unittest.TestCase):
         self.assertEqual([name for name in exported() if "@" in name], [])
 
     def test_its_soname_is_the_drivers(self):
-        self.assertIn("Library soname: [libcuda.so.1]", run("readelf", "-d", LIBRARY))
-        link = os.path.join(os.path.dirname(LIBRARY), "libcuda.so")
+        name = "libnvidia-ml.so" if IS_NVML else "libcuda.so"
+        self.assertIn(f"Library soname: [{name}.1]", run("readelf", "-d", LIBRARY))
+        link = os.path.join(os.path.dirname(LIBRARY), name)
         self.assertEqual(os.path.realpath(link), os.path.realpath(LIBRARY))
 
     def test_it_needs_nothing_newer_than_the_floor(self):
@@ -71,6 +73,12 @@ class AbiTest(unittest.TestCase):
         library = ctypes.CDLL(LIBRARY)
         self.assertEqual(len(os.listdir("/proc/self/task")), 1)
         self.assertEqual(descriptors() - before, set())
+        if IS_NVML:
+            library.nvmlErrorString.restype = ctypes.c_char_p
+            self.assertEqual(library.nvmlErrorString(3), b"Not Supported")
+            self.assertEqual(library.nvmlShutdown(), 1)
+            self.assertEqual(descriptors() - before, set())
+            return
         # Names of errors are answered without a server, so they must not change that either.
         text = ctypes.c_char_p()
         self.assertEqual(library.cuGetErrorName(2, ctypes.byref(text)), 0)
