@@ -66,6 +66,40 @@ def check_refusal(generator, case, approve, failures):
         failures.append(f"{case.name}: says\n{result.stderr}instead of\n{wanted}")
 
 
+def check_flat(generator, approve, failures):
+    """golden/flat: the same for the flat language; a bad file is a whole one."""
+    folder = HERE / "flat"
+
+    def run_flat(file, out):
+        return subprocess.run([generator, "--flat", str(file), "--include", str(folder / "include"), "--out", str(out)],
+                              capture_output=True, text=True, timeout=60)
+
+    with tempfile.TemporaryDirectory() as out:
+        result = run_flat(folder / "meter.flat", out)
+        if result.returncode != 0:
+            failures.append("the good flat file is refused:\n" + result.stderr)
+        made = tree(pathlib.Path(out))
+        if approve:
+            shutil.rmtree(folder / "expected", ignore_errors=True)
+            shutil.copytree(out, folder / "expected")
+        wanted = tree(folder / "expected")
+    failures += [f"{name} differs from golden/flat/expected" for name in sorted(set(made) | set(wanted))
+                 if made.get(name) != wanted.get(name)]
+    cases = sorted((folder / "refused").glob("*.flat"))
+    for case in cases:
+        with tempfile.TemporaryDirectory() as out:
+            result = run_flat(case, out)
+            written = list(pathlib.Path(out).rglob("*"))
+        if result.returncode != 1 or written:
+            failures.append(f"{case.name}: not refused (exit {result.returncode}, {len(written)} files written)")
+        expected = case.with_suffix(".expected")
+        if approve:
+            expected.write_text(result.stderr)
+        if not expected.exists() or result.stderr != expected.read_text():
+            failures.append(f"{case.name}: says\n{result.stderr}")
+    return len(cases)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("generator")
@@ -76,9 +110,10 @@ def main():
     cases = sorted((HERE / "refused").glob("*.spec"))
     for case in cases:
         check_refusal(arguments.generator, case, arguments.approve, failures)
+    flat_cases = check_flat(arguments.generator, arguments.approve, failures)
     for failure in failures:
         print("FAILED:", failure)
-    print(f"{len(cases)} refusals, {len(failures)} failures")
+    print(f"{len(cases) + flat_cases} refusals, {len(failures)} failures")
     return 1 if failures or not cases else 0
 
 
