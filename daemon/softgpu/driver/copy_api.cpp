@@ -20,7 +20,7 @@ operand any_side(CUdeviceptr address) {
 
 CUresult blocking(const operand& to, const operand& from, std::size_t bytes) {
   return with_context([&](context& current) {
-    return copy(current, current.legacy, to, from, bytes, completion::blocking);
+    return copy(current, default_stream(current), to, from, bytes, completion::blocking);
   });
 }
 
@@ -66,7 +66,7 @@ CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, size_t bytes) {
   return with_context([&](context& current) {
     check_peers(to_context, from_context);
-    return copy(current, current.legacy, device_side(to), device_side(from), bytes,
+    return copy(current, default_stream(current), device_side(to), device_side(from), bytes,
                 completion::blocking);
   });
 }

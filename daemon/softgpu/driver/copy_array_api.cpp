@@ -28,7 +28,8 @@ template <typename Ends>
 CUresult blocking(std::size_t bytes, Ends ends) {
   return with_context([&](context& current) {
     const auto [to, from] = ends();
-    return copy_box(current, current.legacy, to, from, {bytes, 1, 1}, completion::blocking);
+    return copy_box(current, default_stream(current), to, from, {bytes, 1, 1},
+                    completion::blocking);
   });
 }
 

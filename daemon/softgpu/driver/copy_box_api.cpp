@@ -157,7 +157,7 @@ std::function<void()> checked_copy(const CUDA_MEMCPY3D& parameters) {
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* parameters) {
   return with_context([&](context& current) {
-    return copy_boxes(current, current.legacy, parameters, completion::blocking);
+    return copy_boxes(current, default_stream(current), parameters, completion::blocking);
   });
 }
 
@@ -174,7 +174,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* parameters, CUstream handle) {
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* parameters) {
   return with_context([&](context& current) {
-    return copy_boxes(current, current.legacy, parameters, completion::blocking);
+    return copy_boxes(current, default_stream(current), parameters, completion::blocking);
   });
 }
 
@@ -187,7 +187,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* parameters, CUstream handle) {
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* parameters) {
   return with_context([&](context& current) {
-    return copy_boxes(current, current.legacy, parameters, completion::blocking);
+    return copy_boxes(current, default_stream(current), parameters, completion::blocking);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "context.hpp"
 #include "device.hpp"
 #include "guard.hpp"
+#include "per_thread.hpp"
 
 extern "C" {
 // Tells the daemon that the library it has loaded is the soft GPU.
@@ -104,7 +105,7 @@ void* own_symbol(const std::string& name) {
 
 // Null for a name that is not exported. Names with a revision or a stream suffix are not base
 // names: they are unknown, as natively.
-void* entry_point(const char* name, int version) {
+void* entry_point(const char* name, int version, bool per_thread) {
   if (std::strncmp(name, "cu", 2) != 0 || std::strpbrk(name, "_") != nullptr) return nullptr;
   const char* chosen = nullptr;
   bool listed = false;
@@ -113,9 +114,15 @@ void* entry_point(const char* name, int version) {
     listed = true;
     if (version >= one.since) chosen = one.symbol;
   }
-  if (listed) return chosen == nullptr ? nullptr : own_symbol(chosen);
-  if (void* second = own_symbol(std::string(name) + "_v2")) return second;
-  return own_symbol(name);
+  if (listed && chosen == nullptr) return nullptr;
+  std::string symbol = listed ? chosen : std::string(name) + "_v2";
+  void* found = own_symbol(symbol);
+  if (found == nullptr && !listed) {
+    symbol = name;
+    found = own_symbol(symbol);
+  }
+  void* variant = per_thread ? per_thread_entry(symbol) : nullptr;
+  return variant != nullptr ? variant : found;
 }
 
 constexpr cuuint64_t per_thread_flag = 2;
@@ -153,10 +160,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64
     if (name == nullptr || out == nullptr || version > driver_version || flags > per_thread_flag) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // The variants with per-thread default streams do not exist here; the plain ones would be wrong
-    // answers.
-    if (flags == per_thread_flag) return CUDA_ERROR_NOT_SUPPORTED;
-    *out = entry_point(name, version);
+    *out = entry_point(name, version, flags == per_thread_flag);
     if (status != nullptr) {
       *status =
           *out == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;

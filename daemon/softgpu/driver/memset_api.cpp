@@ -67,7 +67,7 @@ template <typename Value>
 CUresult blocking(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,
                   std::size_t height) {
   return with_context([&](context& current) {
-    return fill(current.legacy, to, pitch, value, width, height, completion::blocking);
+    return fill(default_stream(current), to, pitch, value, width, height, completion::blocking);
   });
 }
 

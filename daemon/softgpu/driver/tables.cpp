@@ -41,6 +41,8 @@ std::shared_ptr<stream> own_stream(const std::shared_ptr<context>& in) {
 
 }  // namespace
 
+thread_local bool null_stream_is_own = false;
+
 stream_table& streams_table() {
   static auto* table = new stream_table;
   return *table;
@@ -51,10 +53,15 @@ event_table& events() {
   return *table;
 }
 
+std::shared_ptr<stream> default_stream(context& current) {
+  return null_stream_is_own ? own_stream(current.shared_from_this()) : current.legacy;
+}
+
 std::shared_ptr<stream> any_stream_of(CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
     auto current = live_context();
-    return handle == CU_STREAM_PER_THREAD ? own_stream(current) : current->legacy;
+    const bool own = handle == CU_STREAM_PER_THREAD || (handle == nullptr && null_stream_is_own);
+    return own ? own_stream(current) : current->legacy;
   }
   require(!inside_host_function, CUDA_ERROR_NOT_PERMITTED);
   auto found = streams_table().find(handle);

@@ -91,3 +91,44 @@ TEST_CASE("cuGetProcAddress finds revisions by version and no other names") {
   CHECK_CODE(driver(cuGetProcAddress)("cuDefinitelyNotReal", &found, 12000, 0),
              CUDA_ERROR_NOT_FOUND);
 }
+
+TEST_CASE("the variants for per-thread default streams take stream 0 as the thread's own") {
+  test_context context;
+  test_module module;
+  const auto get = [](const char* name, int version = 13000) {
+    void* found = nullptr;
+    REQUIRE_OK(driver(cuGetProcAddress_v2)(name, &found, version,
+                                           CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+    REQUIRE(found != nullptr);
+    return found;
+  };
+  CHECK(get("cuInit") == driver_symbol("cuInit"));
+  CHECK(get("cuLaunchKernel") != driver_symbol("cuLaunchKernel"));
+  const auto id_of = reinterpret_cast<decltype(&cuStreamGetId)>(get("cuStreamGetId"));
+  unsigned long long own = 0, legacy = 0, by_handle = 0;
+  REQUIRE_OK(id_of(nullptr, &own));
+  REQUIRE_OK(driver(cuStreamGetId)(nullptr, &legacy));
+  REQUIRE_OK(driver(cuStreamGetId)(CU_STREAM_PER_THREAD, &by_handle));
+  CHECK(own != legacy);
+  CHECK(own == by_handle);
+  REQUIRE_OK(id_of(CU_STREAM_LEGACY, &own));
+  CHECK(own == legacy);
+
+  // A capture can begin there, and takes in what the variants are given.
+  const auto begin =
+      reinterpret_cast<decltype(&cuStreamBeginCapture_v2)>(get("cuStreamBeginCapture"));
+  const auto start = reinterpret_cast<decltype(&cuLaunchKernel)>(get("cuLaunchKernel"));
+  const auto end = reinterpret_cast<decltype(&cuStreamEndCapture)>(get("cuStreamEndCapture"));
+  REQUIRE_OK(begin(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  REQUIRE_OK(start(module.function("nothing"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  CUgraph graph = nullptr;
+  REQUIRE_OK(end(nullptr, &graph));
+  size_t count = 0;
+  REQUIRE_OK(driver(cuGraphGetNodes)(graph, nullptr, &count));
+  CHECK(count == 1);
+  const auto copy = reinterpret_cast<decltype(&cuMemcpyHtoD_v2)>(get("cuMemcpyHtoD"));
+  const CUdeviceptr memory = device_array<int>({0});
+  const int value = 5;
+  REQUIRE_OK(copy(memory, &value, sizeof value));
+  CHECK(host_copy<int>(memory, 1)[0] == 5);
+}
