@@ -40,6 +40,7 @@ std::uint64_t answer::number(void* native, int kind) {
 // The worker that serves the asking process stands for that process; others keep the server's
 // numbers.
 std::uint32_t answer::seen_by_client(std::uint32_t pid) {
+  client_.shared.refresh();
   const auto key = client_.shared.sessions.client_of(pid);
   return key != 0 && key == client_.process_key && client_.pid != 0 ? client_.pid : pid;
 }

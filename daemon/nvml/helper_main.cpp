@@ -63,22 +63,16 @@ void begin_connection(descriptor fd, std::uint64_t process_key) {
   }
 }
 
-// False when the main process is gone, or will send nothing more.
-bool take_notice(int channel) {
+// One notice, if there is one. Any thread: who asks about sessions takes what is there.
+control_state take_notice(int channel) {
   nvml::notice n;
   descriptor fd;
-  switch (receive_packet(channel, std::as_writable_bytes(std::span(&n, 1)), fd)) {
-    case control_state::closed:
-      return false;
-    case control_state::would_block:
-      return true;
-    case control_state::message:
-      break;
-  }
+  const auto state = receive_packet(channel, std::as_writable_bytes(std::span(&n, 1)), fd);
+  if (state != control_state::message) return state;
   if (n.kind == notice_kind::connection && fd) begin_connection(std::move(fd), n.process_key);
   if (n.kind == notice_kind::session_began) the_host().sessions.begin(n.worker, n.process_key);
   if (n.kind == notice_kind::session_ended) the_host().sessions.end(n.worker);
-  return true;
+  return state;
 }
 
 // Until the main process closes its end, or nobody has been here for a while. What is on its way
@@ -91,7 +85,7 @@ void run(int channel) {
     const auto wake = std::chrono::duration_cast<std::chrono::milliseconds>(limits::nvml_idle);
     const int ready = ::poll(&waiting, 1, static_cast<int>(wake.count()));
     if (ready > 0) {
-      if (!take_notice(channel)) return;
+      if (take_notice(channel) == control_state::closed) return;
       idle_since = std::chrono::steady_clock::now();
       continue;
     }
@@ -99,7 +93,7 @@ void run(int channel) {
       idle_since = std::chrono::steady_clock::now();
     } else if (std::chrono::steady_clock::now() - idle_since >= limits::nvml_idle) {
       ::shutdown(channel, SHUT_RD);
-      while (take_notice(channel) && connections.load() == 0) {
+      while (take_notice(channel) == control_state::message) {
       }
       while (connections.load() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       return;
@@ -119,6 +113,10 @@ int run_nvml_helper(int argc, const char* const* argv) {
   start_log(*level, STDERR_FILENO, "nvml");
   auto& host = the_host();
   host.writes_allowed = std::strcmp(argv[4], "write") == 0;
+  host.refresh = [] {
+    while (take_notice(inherited_descriptor) == control_state::message) {
+    }
+  };
   std::string problem;
   host.open(argv[2], problem);
   if (!problem.empty()) log_warning("NVML is not available", {{"reason", problem}});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "daemon/generated/nvml/table.hpp"
@@ -20,6 +21,9 @@ struct host {
   bool writes_allowed = false;
   shared_handles handles;
   session_list sessions;
+  // Takes what the main process has said of sessions since; the list is then as new as the client's
+  // question.
+  std::function<void()> refresh = [] {};
 
   // Loads and initialises the library; on failure init_result says so and `problem` why.
   void open(const std::string& library, std::string& problem);

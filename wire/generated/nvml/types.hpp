@@ -340,7 +340,7 @@ struct nvmlProcessInfo_t {
 
   template <class Self, class Visitor>
   static void fields(Self& self, Visitor& v) {
-    v(self.pid);
+    v.pid(self.pid);
     v(self.usedGpuMemory);
     v(self.gpuInstanceId);
     v(self.computeInstanceId);
