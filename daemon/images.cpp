@@ -159,6 +159,19 @@ outcome load_image(call_context& c, const call::request& q) {
   return load(c, q, *image);
 }
 
+outcome cuLibraryGetUnifiedFunction(call_context& c,
+                                    const msg::cuLibraryGetUnifiedFunction::request& q) {
+  using call = msg::cuLibraryGetUnifiedFunction;
+  const auto library = c.native<handle_kind::library>(q.library);
+  if (c.failed()) return c.finish<call>(c.failure(), {});
+  const auto function = c.driver().cuLibraryGetUnifiedFunction;
+  if (function == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const std::string symbol(q.symbol);
+  void* address = nullptr;
+  const auto result = function(&address, library, symbol.c_str());
+  return c.finish<call>(result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result, {});
+}
+
 outcome unload_image(call_context& c, const msg::unload_image::request& q) {
   using unload = msg::unload_image;
   const auto& d = c.driver();

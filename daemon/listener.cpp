@@ -114,6 +114,14 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
       send(outgoing_, [this] { receive(); });
   }
 
+  // A client that has no token leaves when it is asked for one.
+  const char* why_it_left() const {
+    return handshake_.wants_proof()
+               ? "the client left when it was asked for the token; give it the server's token "
+                 "(GPUWIRE_TOKEN or GPUWIRE_TOKEN_FILE)"
+               : "the peer went away during the handshake";
+  }
+
   template <class Then>
   void send(std::vector<std::byte> bytes, Then then) {
     sending_ = std::move(bytes);
@@ -121,7 +129,7 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
     asio::async_write(socket_, asio::buffer(sending_),
                       [self = shared_from_this(), then](error_code problem, std::size_t) {
                         if (self->closed_) return;
-                        if (problem) return self->close("the peer went away during the handshake");
+                        if (problem) return self->close(self->why_it_left());
                         then();
                       });
   }
@@ -130,8 +138,7 @@ class pending_connection : public std::enable_shared_from_this<pending_connectio
     socket_.async_read_some(asio::buffer(incoming_),
                             [self = shared_from_this()](error_code problem, std::size_t bytes) {
                               if (self->closed_) return;
-                              if (problem)
-                                return self->close("the peer went away during the handshake");
+                              if (problem) return self->close(self->why_it_left());
                               self->step(std::span(self->incoming_).first(bytes));
                             });
   }

@@ -14,6 +14,7 @@
 
 #include "daemon/captures.hpp"
 #include "daemon/credits.hpp"
+#include "daemon/device_resources.hpp"
 #include "daemon/driver_loader.hpp"
 #include "daemon/event_pool.hpp"
 #include "daemon/generated/kinds.hpp"
@@ -90,6 +91,7 @@ struct worker {
   graph_book graphs{*this};
   output_capture output;
   link_table links;
+  device_resources resources;
   std::atomic<std::uint64_t> context_epoch{
       1};  // raised when a context is made or goes: threads then set theirs anew
 

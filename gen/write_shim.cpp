@@ -207,7 +207,9 @@ void write_shim(const plan& p, file_set& files) {
   std::vector<std::string> sources = {"error_table.cpp", "proc_table.cpp"};
   std::string custom = banner(p, "//") +
                        "// Bodies written by hand in shim/. A missing one is a link "
-                       "error.\n#pragma once\n\n#include \"shim/entry.hpp\"\n\n"
+                       "error.\n#pragma once\n\n" +
+                       header_includes(p) +
+                       "\n#include \"shim/entry.hpp\"\n\n"
                        "namespace gpuwire::shim::custom {\n";
   for (const auto& family : p.spec->families) {
     const auto entries = entries_of(p, family);

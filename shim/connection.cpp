@@ -19,6 +19,7 @@
 #include "shim/process_key.hpp"
 #include "shim/pushes.hpp"
 #include "shim/result.hpp"
+#include "shim/statistics.hpp"
 #include "wire/client.hpp"
 #include "wire/generated/call_table.hpp"
 
@@ -100,6 +101,7 @@ CUresult open_session(wire::client& client, std::string& problem) {
 }
 
 CUresult connect_now() {
+  check_log_level();
   if (const auto other = other_instance(); !other.empty()) {
     return fail(
         fmt::format("a second copy of this library is already in use in the process: {}. Let the "
@@ -216,25 +218,13 @@ CUresult initialise() {
 
 namespace {
 
-void print_statistics() {
-  if (!statistics_wanted()) return;
-  const auto wire_counts = state().client->stats();
-  const auto entered = state().counts.entered.load(std::memory_order_relaxed);
-  const auto sent = wire_counts.posted + wire_counts.called;
-  write_line(fmt::format(
-      "calls {}, posted {}, called {}, local {}, waits {} (for credit {}), sends {}, bytes sent "
-      "{}, received {}, pushes {}",
-      entered, wire_counts.posted, wire_counts.called, entered > sent ? entered - sent : 0,
-      wire_counts.waits, state().counts.credit_waits.load(std::memory_order_relaxed),
-      wire_counts.sends, wire_counts.bytes_sent, wire_counts.bytes_received, wire_counts.pushes));
-}
-
 // The end of the library comes after everything the program registered to run at exit, so that the
 // CUDA runtime's last calls are still answered.
 __attribute__((destructor)) void library_ends() {
   const phase p = guard::now();
+  if (p == phase::lost && statistics_wanted()) print_statistics();
   if (p != phase::connected && p != phase::initialised) return;
-  print_statistics();
+  if (statistics_wanted()) print_statistics();
   guard::set(phase::ended);
   state().client->goodbye(std::chrono::milliseconds(1000));
 }

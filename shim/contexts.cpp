@@ -87,14 +87,8 @@ CUresult create(CUcontext* pctx, creation how, CUdevice dev) {
   q.revision = how.revision;
   const auto a = transact<msg::context_create>(q, {}, errors_first::no);
   if (a.result != CUDA_SUCCESS) return a.result;
-  context_record* c = state().contexts.make(wire::handle_index(a.body.context));
-  if (c == nullptr || wire::handle_kind_of(a.body.context) != 1) return CUDA_ERROR_UNKNOWN;
-  c->index = wire::handle_index(a.body.context);
-  c->device = dev;
-  c->primary = false;
-  c->attached.store(0, std::memory_order_relaxed);
-  c->sticky.store(0, std::memory_order_relaxed);
-  c->id.store(a.body.context, std::memory_order_release);
+  context_record* c = learn_context(a.body.context, dev);
+  if (c == nullptr) return CUDA_ERROR_UNKNOWN;
   push(self(), *c);
   *pctx = handle_from<CUcontext>(a.body.context);
   return CUDA_SUCCESS;
@@ -108,14 +102,31 @@ CUresult destroy(CUcontext ctx) {
   q.context = id_of(ctx);
   const auto a = transact<msg::context_destroy>(q, {}, errors_first::no);
   if (a.result != CUDA_SUCCESS) return a.result;
-  thread_state& t = self();
-  if (t.current() == c) pop(t);
-  c->id.store(0, std::memory_order_release);
-  context_died(*c, ctx);
+  forget_context(*c);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+context_record* learn_context(std::uint64_t id, CUdevice device) {
+  if (wire::handle_kind_of(id) != 1) return nullptr;
+  context_record* c = state().contexts.make(wire::handle_index(id));
+  if (c == nullptr) return nullptr;
+  c->index = wire::handle_index(id);
+  c->device = device;
+  c->primary = false;
+  c->attached.store(0, std::memory_order_relaxed);
+  c->sticky.store(0, std::memory_order_relaxed);
+  c->id.store(id, std::memory_order_release);
+  return c;
+}
+
+void forget_context(context_record& context) {
+  thread_state& t = self();
+  if (t.current() == &context) pop(t);
+  const auto id = context.id.exchange(0, std::memory_order_acq_rel);
+  context_died(context, handle_from<CUcontext>(id));
+}
 
 namespace custom {
 

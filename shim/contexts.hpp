@@ -20,4 +20,9 @@ inline CUcontext handle_of(const context_record& c) {
 // The primary context of a device the program has, else null. Exists whether it is active or not.
 context_record* primary_context(CUdevice device);
 
+// A context that the server made besides the primary ones; null if its handle cannot be one.
+context_record* learn_context(std::uint64_t id, CUdevice device);
+// It is gone on the server, with all that lived in it; the calling thread leaves it.
+void forget_context(context_record& context);
+
 }  // namespace gpuwire::shim

@@ -63,8 +63,6 @@ constexpr withheld_attribute withheld[] = {
     WITHHELD(COOPERATIVE_MULTI_DEVICE_LAUNCH, "one launch over several devices is not carried"),
     WITHHELD(UNIFIED_FUNCTION_POINTERS, "function pointers of another machine mean nothing here"),
     WITHHELD(MULTICAST_SUPPORTED, "multicast objects are not carried yet"),
-    WITHHELD(MEM_DECOMPRESS_ALGORITHM_MASK, "batched decompression is not carried yet"),
-    WITHHELD(MEM_DECOMPRESS_MAXIMUM_LENGTH, "batched decompression is not carried yet"),
     WITHHELD(D3D12_CIG_SUPPORTED, "graphics interoperation is not carried"),
     WITHHELD(VULKAN_CIG_SUPPORTED, "graphics interoperation is not carried"),
 };

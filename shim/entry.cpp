@@ -10,18 +10,14 @@
 
 #include "shim/connection.hpp"
 #include "shim/log.hpp"
+#include "shim/logs.hpp"
 #include "shim/options.hpp"
 #include "shim/result.hpp"
 
 namespace gpuwire::shim {
 namespace detail {
 
-std::atomic<bool> counting{false};
 thread_local bool host_function_runs __attribute__((tls_model("initial-exec"))) = false;
-
-void count_entry() {
-  state().counts.entered.fetch_add(1, std::memory_order_relaxed);
-}
 
 CUresult admit_slowly(const char* name, CUresult before_init) {
   switch (guard::now()) {
@@ -57,8 +53,9 @@ CUresult exception_result(const char* name) {
 }
 
 void say_failure(const char* name, CUresult result) {
-  if (debug_log_wanted() && result != CUDA_ERROR_NOT_READY)
-    log_debug("{} gives {}", name, static_cast<int>(result));
+  if (result == CUDA_ERROR_NOT_READY) return;  // an answer rather than a failure
+  note_failure(name, result);
+  if (debug_log_wanted()) log_debug("{} gives {}", name, static_cast<int>(result));
 }
 
 CUresult earlier_error(thread_state& t) {
@@ -141,7 +138,9 @@ std::shared_ptr<const std::vector<std::byte>> find_cached(std::uint16_t call,
   const auto of_call = c.calls.find(call);
   if (of_call == c.calls.end()) return nullptr;
   const auto found = of_call->second.find(key);
-  return found == of_call->second.end() ? nullptr : found->second;
+  if (found == of_call->second.end()) return nullptr;
+  if (counting.load(std::memory_order_relaxed)) count_cached_answer();
+  return found->second;
 }
 
 std::uint64_t cache_epoch() {

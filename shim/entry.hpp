@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "shim/fork_guard.hpp"
+#include "shim/statistics.hpp"
 #include "shim/thread.hpp"
 #include "wire/generated/messages.hpp"
 
@@ -32,8 +33,6 @@ namespace gpuwire::shim {
 
 namespace detail {
 CUresult admit_slowly(const char* name, CUresult before_init);
-void count_entry();
-extern std::atomic<bool> counting;
 // True in the thread that runs the program's host functions, which may not call CUDA.
 extern thread_local bool host_function_runs __attribute__((tls_model("initial-exec")));
 CUresult exception_result(const char* name);
@@ -49,7 +48,9 @@ inline CUresult admit(const char* name, CUresult before_init) {
 
 template <class Body>
 CUresult enter_anytime(const char* name, Body&& body) {
-  if (detail::counting.load(std::memory_order_relaxed)) detail::count_entry();
+  std::optional<detail::counted_call> measured;
+  if (detail::counting.load(std::memory_order_relaxed)) [[unlikely]]
+    measured.emplace(name);
   CUresult result;
   try {
     result = body();

@@ -99,8 +99,10 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   const CUresult r =
       known ? handle_at(*image, hmod, index, function) : ask_for_function(hmod, name, function);
   // The driver writes null where there is no such function.
-  if (r == CUDA_SUCCESS) *hfunc = handle_from<CUfunction>(function);
-  else if (r == CUDA_ERROR_NOT_FOUND) *hfunc = nullptr;
+  if (r == CUDA_SUCCESS)
+    *hfunc = handle_from<CUfunction>(function);
+  else if (r == CUDA_ERROR_NOT_FOUND)
+    *hfunc = nullptr;
   return r;
 }
 
@@ -218,6 +220,18 @@ CUresult cuLibraryGetManaged(CUdeviceptr*, std::size_t*, CUlibrary library, cons
   return refuse("cuLibraryGetManaged");
 }
 
+// The driver refuses for its own reasons where there is no such function; where there is one, its
+// address is one of the server's process.
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  if (find_library(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  msg::cuLibraryGetUnifiedFunction::request q;
+  q.library = id_of(library);
+  q.symbol_given = true;
+  q.symbol = symbol;
+  return call<msg::cuLibraryGetUnifiedFunction>(q).result;
+}
+
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   image_record* image = find_library(library);
   if (image == nullptr)
@@ -280,6 +294,17 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   return CUDA_SUCCESS;
 }
 
+// A function made from a kernel lies in the module that its library has in the current context.
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  const kernel_details* d = details_of(find_function(hfunc));
+  if (d == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto library = handle_from<CUlibrary>(d->image);
+  if (find_library(library) != nullptr) return custom::cuLibraryGetModule(hmod, library);
+  *hmod = handle_from<CUmodule>(d->image);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   const kernel_details* d = details_of(find_function(hfunc));
   if (d == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -289,8 +314,7 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 }
 
 // Setting what is set already is what libraries do before each launch; only a change is sent.
-CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
-                              CUdevice dev) {
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   const auto number = static_cast<unsigned>(attrib);
   kernel_record* k = find_kernel(kernel);
   if (k != nullptr && k->attributes.is_already(number, dev, val))

@@ -13,6 +13,9 @@ namespace gpuwire::shim {
 
 bool debug_log_wanted();                 // GPUWIRE_LOG=debug, read once
 void write_line(std::string_view text);  // "gpuwire: text\n" to stderr, always
+void write_text(std::string_view text);  // as it is, in one write
+// Says once that GPUWIRE_LOG has a value that means nothing.
+void check_log_level();
 
 template <class... Arguments>
 void log_debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {

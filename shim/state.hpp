@@ -62,6 +62,7 @@ struct stream_record {
   std::atomic<std::uint32_t> context{0};
   unsigned flags = 0;
   int priority = 0;
+  std::uint64_t green = 0;  // the green context that it was made in, or 0
   stream_credit credit;
 };
 
@@ -115,7 +116,7 @@ class handle_minter {
 };
 
 struct statistics {
-  std::atomic<std::uint64_t> entered{0}, credit_waits{0};
+  std::atomic<std::uint64_t> entered{0}, cached_answers{0}, credit_waits{0};
 };
 
 struct process_state {

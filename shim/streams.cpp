@@ -63,6 +63,7 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   record->context = self().context_index();
   record->flags = flags;
   record->priority = priority;
+  record->green = 0;
   record->credit.restart();
 
   msg::stream_create::request q;
@@ -241,7 +242,10 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
   if (target.result != CUDA_SUCCESS) return target.result;
   if (pCtx == nullptr || pGreenCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pCtx = handle_of(*context_of(target));
-  *pGreenCtx = nullptr;
+  // The context is told where there is no green one, as the driver does.
+  const std::uint64_t green = target.record != nullptr ? target.record->green : 0;
+  *pGreenCtx = handle_from<CUgreenCtx>(green);
+  if (green != 0) *pCtx = nullptr;
   return CUDA_SUCCESS;
 }
 

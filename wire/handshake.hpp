@@ -79,6 +79,7 @@ class server_handshake {
   std::vector<std::byte> refuse(const std::string& reason);
   error code() const { return code_; }
   const std::string& reason() const { return reason_; }  // for the log; never holds the token
+  bool wants_proof() const { return step_ == step::proof && !token_.empty(); }  // the token was asked for
 
  private:
   enum class step { opening, proof, hello, over };

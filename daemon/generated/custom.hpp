@@ -8,6 +8,7 @@
 
 namespace gpuwire::daemon::custom {
 
+outcome exec_affinity(call_context& c, const msg::exec_affinity::request& q);
 outcome sm_map(call_context& c, const msg::sm_map::request& q);
 outcome capture_begin(call_context& c, const msg::capture_begin::request& q);
 outcome capture_end(call_context& c, const msg::capture_end::request& q);
@@ -32,6 +33,12 @@ outcome graph_exec_update(call_context& c, const msg::graph_exec_update::request
 outcome graph_dot(call_context& c, const msg::graph_dot::request& q);
 outcome graph_memory_get(call_context& c, const msg::graph_memory_get::request& q);
 outcome graph_memory_set(call_context& c, const msg::graph_memory_set::request& q);
+outcome resource_get(call_context& c, const msg::resource_get::request& q);
+outcome resource_split(call_context& c, const msg::resource_split::request& q);
+outcome resource_describe(call_context& c, const msg::resource_describe::request& q);
+outcome green_create(call_context& c, const msg::green_create::request& q);
+outcome green_destroy(call_context& c, const msg::green_destroy::request& q);
+outcome green_stream(call_context& c, const msg::green_stream::request& q);
 outcome host_function(call_context& c, const msg::host_function::request& q);
 outcome session_open(call_context& c, const msg::session_open::request& q);
 outcome lane_end(call_context& c, const msg::lane_end::request& q);
@@ -67,6 +74,8 @@ outcome link_create(call_context& c, const msg::link_create::request& q);
 outcome link_add(call_context& c, const msg::link_add::request& q);
 outcome link_complete(call_context& c, const msg::link_complete::request& q);
 outcome link_destroy(call_context& c, const msg::link_destroy::request& q);
+outcome memory_decompress(call_context& c, const msg::memory_decompress::request& q);
+outcome cuLibraryGetUnifiedFunction(call_context& c, const msg::cuLibraryGetUnifiedFunction::request& q);
 outcome memory_allocate_async(call_context& c, const msg::memory_allocate_async::request& q);
 outcome memory_free_async(call_context& c, const msg::memory_free_async::request& q);
 outcome pool_create(call_context& c, const msg::pool_create::request& q);
@@ -76,6 +85,7 @@ outcome pool_get_access(call_context& c, const msg::pool_get_access::request& q)
 outcome pool_of_location(call_context& c, const msg::pool_of_location::request& q);
 outcome pool_set_location(call_context& c, const msg::pool_set_location::request& q);
 outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& q);
+outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
 
 }  // namespace gpuwire::daemon::custom

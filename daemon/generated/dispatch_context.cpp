@@ -182,4 +182,10 @@ outcome cuCtxGetStreamPriorityRange(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuCtxGetStreamPriorityRange>(result, r);
 }
 
+outcome exec_affinity(call_context& c, wire::decoder& in) {
+  msg::exec_affinity::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::exec_affinity(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

@@ -43,4 +43,10 @@ outcome cuMemGetAddressRange_v2(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuMemGetAddressRange_v2>(result, r);
 }
 
+outcome memory_decompress(call_context& c, wire::decoder& in) {
+  msg::memory_decompress::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::memory_decompress(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

@@ -253,22 +253,6 @@ outcome cuFuncSetSharedMemConfig(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuFuncSetSharedMemConfig>(result, {});
 }
 
-outcome cuFuncGetModule(call_context& c, wire::decoder& in) {
-  msg::cuFuncGetModule::request q;
-  if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuFuncGetModule;
-  if (!driver_function) return c.finish<msg::cuFuncGetModule>(CUDA_ERROR_NOT_SUPPORTED, {});
-  CUmodule hmod_value{};
-  const CUfunction hfunc_value = c.function(q.hfunc);
-  if (c.failed()) return c.finish<msg::cuFuncGetModule>(c.failure(), {});
-  const CUresult result = driver_function(q.hmod_wanted ? &hmod_value : nullptr, hfunc_value);
-  msg::cuFuncGetModule::reply r;
-  if (result == CUDA_SUCCESS) {
-    if (q.hmod_wanted) r.hmod = c.mint<handle_kind::module>(hmod_value);
-  }
-  return c.finish<msg::cuFuncGetModule>(result, r);
-}
-
 outcome cuFuncGetParamInfo(call_context& c, wire::decoder& in) {
   msg::cuFuncGetParamInfo::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
@@ -312,6 +296,12 @@ outcome cuFuncLoad(call_context& c, wire::decoder& in) {
   if (c.failed()) return c.finish<msg::cuFuncLoad>(c.failure(), {});
   const CUresult result = driver_function(function_value);
   return c.finish<msg::cuFuncLoad>(result, {});
+}
+
+outcome cuLibraryGetUnifiedFunction(call_context& c, wire::decoder& in) {
+  msg::cuLibraryGetUnifiedFunction::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::cuLibraryGetUnifiedFunction(c, q);
 }
 
 }  // namespace gpuwire::daemon::dispatch

@@ -138,4 +138,10 @@ outcome cuStreamWaitValue64_v2(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuStreamWaitValue64_v2>(result, {});
 }
 
+outcome stream_mem_ops(call_context& c, wire::decoder& in) {
+  msg::stream_mem_ops::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::stream_mem_ops(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

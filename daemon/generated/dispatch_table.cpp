@@ -21,12 +21,14 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuCtxEnablePeerAccess::call_id: return &dispatch::cuCtxEnablePeerAccess;
     case msg::cuCtxDisablePeerAccess::call_id: return &dispatch::cuCtxDisablePeerAccess;
     case msg::cuCtxGetStreamPriorityRange::call_id: return &dispatch::cuCtxGetStreamPriorityRange;
+    case msg::exec_affinity::call_id: return &dispatch::exec_affinity;
     case msg::cuDeviceGetLuid::call_id: return &dispatch::cuDeviceGetLuid;
     case msg::cuDeviceCanAccessPeer::call_id: return &dispatch::cuDeviceCanAccessPeer;
     case msg::cuDeviceGetP2PAttribute::call_id: return &dispatch::cuDeviceGetP2PAttribute;
     case msg::cuDeviceGetP2PAtomicCapabilities::call_id: return &dispatch::cuDeviceGetP2PAtomicCapabilities;
     case msg::cuDeviceGetHostAtomicCapabilities::call_id: return &dispatch::cuDeviceGetHostAtomicCapabilities;
     case msg::cuDeviceGetExecAffinitySupport::call_id: return &dispatch::cuDeviceGetExecAffinitySupport;
+    case msg::cuDeviceGetTexture1DLinearMaxWidth::call_id: return &dispatch::cuDeviceGetTexture1DLinearMaxWidth;
     case msg::sm_map::call_id: return &dispatch::sm_map;
     case msg::cuEventQuery::call_id: return &dispatch::cuEventQuery;
     case msg::cuEventElapsedTime::call_id: return &dispatch::cuEventElapsedTime;
@@ -64,6 +66,15 @@ handler find_handler(std::uint16_t call_id) {
     case msg::graph_dot::call_id: return &dispatch::graph_dot;
     case msg::graph_memory_get::call_id: return &dispatch::graph_memory_get;
     case msg::graph_memory_set::call_id: return &dispatch::graph_memory_set;
+    case msg::resource_get::call_id: return &dispatch::resource_get;
+    case msg::resource_split::call_id: return &dispatch::resource_split;
+    case msg::resource_describe::call_id: return &dispatch::resource_describe;
+    case msg::green_create::call_id: return &dispatch::green_create;
+    case msg::green_destroy::call_id: return &dispatch::green_destroy;
+    case msg::green_stream::call_id: return &dispatch::green_stream;
+    case msg::cuGreenCtxGetId::call_id: return &dispatch::cuGreenCtxGetId;
+    case msg::cuGreenCtxRecordEvent::call_id: return &dispatch::cuGreenCtxRecordEvent;
+    case msg::cuGreenCtxWaitEvent::call_id: return &dispatch::cuGreenCtxWaitEvent;
     case msg::host_function::call_id: return &dispatch::host_function;
     case msg::cuProfilerStart::call_id: return &dispatch::cuProfilerStart;
     case msg::cuProfilerStop::call_id: return &dispatch::cuProfilerStop;
@@ -103,6 +114,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::link_destroy::call_id: return &dispatch::link_destroy;
     case msg::cuMemGetInfo_v2::call_id: return &dispatch::cuMemGetInfo_v2;
     case msg::cuMemGetAddressRange_v2::call_id: return &dispatch::cuMemGetAddressRange_v2;
+    case msg::memory_decompress::call_id: return &dispatch::memory_decompress;
     case msg::cuModuleGetLoadingMode::call_id: return &dispatch::cuModuleGetLoadingMode;
     case msg::cuModuleGetFunction::call_id: return &dispatch::cuModuleGetFunction;
     case msg::cuLibraryGetKernel::call_id: return &dispatch::cuLibraryGetKernel;
@@ -119,10 +131,10 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuFuncSetAttribute::call_id: return &dispatch::cuFuncSetAttribute;
     case msg::cuFuncSetCacheConfig::call_id: return &dispatch::cuFuncSetCacheConfig;
     case msg::cuFuncSetSharedMemConfig::call_id: return &dispatch::cuFuncSetSharedMemConfig;
-    case msg::cuFuncGetModule::call_id: return &dispatch::cuFuncGetModule;
     case msg::cuFuncGetParamInfo::call_id: return &dispatch::cuFuncGetParamInfo;
     case msg::cuFuncIsLoaded::call_id: return &dispatch::cuFuncIsLoaded;
     case msg::cuFuncLoad::call_id: return &dispatch::cuFuncLoad;
+    case msg::cuLibraryGetUnifiedFunction::call_id: return &dispatch::cuLibraryGetUnifiedFunction;
     case msg::cuOccupancyMaxActiveBlocksPerMultiprocessor::call_id: return &dispatch::cuOccupancyMaxActiveBlocksPerMultiprocessor;
     case msg::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags::call_id: return &dispatch::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
     case msg::cuOccupancyAvailableDynamicSMemPerBlock::call_id: return &dispatch::cuOccupancyAvailableDynamicSMemPerBlock;
@@ -150,6 +162,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuStreamWaitValue32_v2::call_id: return &dispatch::cuStreamWaitValue32_v2;
     case msg::cuStreamWaitValue64::call_id: return &dispatch::cuStreamWaitValue64;
     case msg::cuStreamWaitValue64_v2::call_id: return &dispatch::cuStreamWaitValue64_v2;
+    case msg::stream_mem_ops::call_id: return &dispatch::stream_mem_ops;
     case msg::tensor_map::call_id: return &dispatch::tensor_map;
     default: return nullptr;
   }

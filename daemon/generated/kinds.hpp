@@ -19,6 +19,14 @@ using msg::handle_kind;
 template <handle_kind Kind>
 struct native_type;
 template <>
+struct native_type<handle_kind::green_context> {
+  using type = CUgreenCtx;
+};
+template <>
+struct native_type<handle_kind::resource_descriptor> {
+  using type = CUdevResourceDesc;
+};
+template <>
 struct native_type<handle_kind::context> {
   using type = CUcontext;
 };

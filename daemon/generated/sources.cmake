@@ -7,6 +7,7 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_event.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_graph.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_green.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_host.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_internal.cpp

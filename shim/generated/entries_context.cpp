@@ -126,7 +126,12 @@ GPUWIRE_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx) {
   });
 }
 
-GPUWIRE_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *, CUexecAffinityType) { return refuse("cuCtxGetExecAffinity"); }
+GPUWIRE_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type) {
+  return enter("cuCtxGetExecAffinity", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuCtxGetExecAffinity(pExecAffinity, type);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuCtxGetFlags(unsigned int *flags) {
   return enter("cuCtxGetFlags", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     msg::cuCtxGetFlags::request q;

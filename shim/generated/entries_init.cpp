@@ -58,7 +58,6 @@ GPUWIRE_EXPORT CUresult cuInit(unsigned int Flags) {
   });
 }
 
-GPUWIRE_EXPORT CUresult cuProfilerInitialize(const char *, const char *, CUoutput_mode) { return refuse("cuProfilerInitialize"); }
 GPUWIRE_EXPORT CUresult cuProfilerStart(void) {
   return enter("cuProfilerStart", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     msg::cuProfilerStart::request q;

@@ -16,9 +16,6 @@ namespace gpuwire::shim {
 
 extern "C" {
 
-GPUWIRE_EXPORT CUresult cuFuncSetBlockShape(CUfunction, int, int, int) { return refuse("cuFuncSetBlockShape"); }
-GPUWIRE_EXPORT CUresult cuFuncSetSharedSize(CUfunction, unsigned int) { return refuse("cuFuncSetSharedSize"); }
-GPUWIRE_EXPORT CUresult cuLaunch(CUfunction) { return refuse("cuLaunch"); }
 static CUresult body_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) {
   return enter("cuLaunchCooperativeKernel", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
@@ -31,8 +28,6 @@ GPUWIRE_EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned in
 }
 
 GPUWIRE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int) { return refuse("cuLaunchCooperativeKernelMultiDevice"); }
-GPUWIRE_EXPORT CUresult cuLaunchGrid(CUfunction, int, int) { return refuse("cuLaunchGrid"); }
-GPUWIRE_EXPORT CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream) { return refuse("cuLaunchGridAsync"); }
 static CUresult body_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
   return enter("cuLaunchHostFunc", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     return custom::cuLaunchHostFunc(hStream, fn, userData);
@@ -66,11 +61,6 @@ GPUWIRE_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfu
   return body_cuLaunchKernelEx(config, f, kernelParams, extra);
 }
 
-GPUWIRE_EXPORT CUresult cuParamSetSize(CUfunction, unsigned int) { return refuse("cuParamSetSize"); }
-GPUWIRE_EXPORT CUresult cuParamSetTexRef(CUfunction, int, CUtexref) { return refuse("cuParamSetTexRef"); }
-GPUWIRE_EXPORT CUresult cuParamSetf(CUfunction, int, float) { return refuse("cuParamSetf"); }
-GPUWIRE_EXPORT CUresult cuParamSeti(CUfunction, int, unsigned int) { return refuse("cuParamSeti"); }
-GPUWIRE_EXPORT CUresult cuParamSetv(CUfunction, int, void *, unsigned int) { return refuse("cuParamSetv"); }
 
 }  // extern "C"
 

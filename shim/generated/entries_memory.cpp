@@ -34,6 +34,17 @@ GPUWIRE_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
   });
 }
 
+static CUresult body_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
+  return enter("cuMemBatchDecompressAsync", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+    return custom::cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+  });
+}
+GPUWIRE_EXPORT CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) { return body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream); }
+GPUWIRE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream) {
+  const per_thread_default_stream_scope scope;
+  return body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+}
+
 GPUWIRE_EXPORT CUresult cuMemFreeHost(void *p) {
   return enter("cuMemFreeHost", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemFreeHost(p);

@@ -32,14 +32,7 @@ GPUWIRE_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib,
 
 GPUWIRE_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
   return enter("cuFuncGetModule", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    msg::cuFuncGetModule::request q;
-    q.hmod_wanted = hmod != nullptr;
-    q.hfunc = id_of(hfunc);
-    const auto r = cached_call<msg::cuFuncGetModule>(q);
-    if (r.result == CUDA_SUCCESS) {
-      if (hmod) *hmod = handle_from<CUmodule>(r.body.hmod);
-    }
-    return r.result;
+    return custom::cuFuncGetModule(hmod, hfunc);
   });
 }
 
@@ -220,7 +213,12 @@ GPUWIRE_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
   });
 }
 
-GPUWIRE_EXPORT CUresult cuLibraryGetUnifiedFunction(void **, CUlibrary, const char *) { return refuse("cuLibraryGetUnifiedFunction"); }
+GPUWIRE_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol) {
+  return enter("cuLibraryGetUnifiedFunction", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuLibraryGetUnifiedFunction(fptr, library, symbol);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions) {
   return enter("cuLibraryLoadData", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);

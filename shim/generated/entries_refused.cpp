@@ -16,39 +16,15 @@ namespace gpuwire::shim {
 
 extern "C" {
 
-GPUWIRE_EXPORT CUresult cuArray3DCreate(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *) { return refuse("cuArray3DCreate"); }
 GPUWIRE_EXPORT CUresult cuArray3DCreate_v2(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *) { return refuse("cuArray3DCreate_v2"); }
-GPUWIRE_EXPORT CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *, CUarray) { return refuse("cuArray3DGetDescriptor"); }
 GPUWIRE_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *, CUarray) { return refuse("cuArray3DGetDescriptor_v2"); }
-GPUWIRE_EXPORT CUresult cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *) { return refuse("cuArrayCreate"); }
 GPUWIRE_EXPORT CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *) { return refuse("cuArrayCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuArrayDestroy(CUarray) { return refuse("cuArrayDestroy"); }
-GPUWIRE_EXPORT CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *, CUarray) { return refuse("cuArrayGetDescriptor"); }
 GPUWIRE_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *, CUarray) { return refuse("cuArrayGetDescriptor_v2"); }
 GPUWIRE_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUarray, CUdevice) { return refuse("cuArrayGetMemoryRequirements"); }
 GPUWIRE_EXPORT CUresult cuArrayGetPlane(CUarray *, CUarray, unsigned int) { return refuse("cuArrayGetPlane"); }
 GPUWIRE_EXPORT CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUarray) { return refuse("cuArrayGetSparseProperties"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessCheckpoint(int, CUcheckpointCheckpointArgs *) { return refuse("cuCheckpointProcessCheckpoint"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessGetRestoreThreadId(int, int *) { return refuse("cuCheckpointProcessGetRestoreThreadId"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessGetState(int, CUprocessState *) { return refuse("cuCheckpointProcessGetState"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessLock(int, CUcheckpointLockArgs *) { return refuse("cuCheckpointProcessLock"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessRestore(int, CUcheckpointRestoreArgs *) { return refuse("cuCheckpointProcessRestore"); }
-GPUWIRE_EXPORT CUresult cuCheckpointProcessUnlock(int, CUcheckpointUnlockArgs *) { return refuse("cuCheckpointProcessUnlock"); }
-GPUWIRE_EXPORT CUresult cuCoredumpGetAttribute(CUcoredumpSettings, void *, size_t *) { return refuse("cuCoredumpGetAttribute"); }
-GPUWIRE_EXPORT CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings, void *, size_t *) { return refuse("cuCoredumpGetAttributeGlobal"); }
-GPUWIRE_EXPORT CUresult cuCoredumpSetAttribute(CUcoredumpSettings, void *, size_t *) { return refuse("cuCoredumpSetAttribute"); }
-GPUWIRE_EXPORT CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings, void *, size_t *) { return refuse("cuCoredumpSetAttributeGlobal"); }
-GPUWIRE_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *, CUgreenCtx) { return refuse("cuCtxFromGreenCtx"); }
-GPUWIRE_EXPORT CUresult cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType) { return refuse("cuCtxGetDevResource"); }
-GPUWIRE_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory) { return refuse("cuDestroyExternalMemory"); }
-GPUWIRE_EXPORT CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) { return refuse("cuDestroyExternalSemaphore"); }
-GPUWIRE_EXPORT CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int) { return refuse("cuDevResourceGenerateDesc"); }
-GPUWIRE_EXPORT CUresult cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *, unsigned int, unsigned int) { return refuse("cuDevSmResourceSplitByCount"); }
-GPUWIRE_EXPORT CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType) { return refuse("cuDeviceGetDevResource"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void *, CUdevice, int) { return refuse("cuDeviceGetNvSciSyncAttributes"); }
-GPUWIRE_EXPORT CUresult cuDeviceRegisterAsyncNotification(CUdevice, CUasyncCallback, void *, CUasyncCallbackHandle *) { return refuse("cuDeviceRegisterAsyncNotification"); }
-GPUWIRE_EXPORT CUresult cuDeviceTotalMem(unsigned int *, CUdevice) { return refuse("cuDeviceTotalMem"); }
-GPUWIRE_EXPORT CUresult cuDeviceUnregisterAsyncNotification(CUdevice, CUasyncCallbackHandle) { return refuse("cuDeviceUnregisterAsyncNotification"); }
 GPUWIRE_EXPORT CUresult cuEGLApiInit(void) { return refuse("cuEGLApiInit"); }
 GPUWIRE_EXPORT CUresult cuEGLStreamConsumerAcquireFrame(void) { return refuse("cuEGLStreamConsumerAcquireFrame"); }
 GPUWIRE_EXPORT CUresult cuEGLStreamConsumerConnect(void) { return refuse("cuEGLStreamConsumerConnect"); }
@@ -59,9 +35,6 @@ GPUWIRE_EXPORT CUresult cuEGLStreamProducerConnect(void) { return refuse("cuEGLS
 GPUWIRE_EXPORT CUresult cuEGLStreamProducerDisconnect(void) { return refuse("cuEGLStreamProducerDisconnect"); }
 GPUWIRE_EXPORT CUresult cuEGLStreamProducerPresentFrame(void) { return refuse("cuEGLStreamProducerPresentFrame"); }
 GPUWIRE_EXPORT CUresult cuEGLStreamProducerReturnFrame(void) { return refuse("cuEGLStreamProducerReturnFrame"); }
-GPUWIRE_EXPORT CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *) { return refuse("cuExternalMemoryGetMappedBuffer"); }
-GPUWIRE_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *) { return refuse("cuExternalMemoryGetMappedMipmappedArray"); }
-GPUWIRE_EXPORT CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope) { return refuse("cuFlushGPUDirectRDMAWrites"); }
 GPUWIRE_EXPORT CUresult cuGLCtxCreate(void) { return refuse("cuGLCtxCreate"); }
 GPUWIRE_EXPORT CUresult cuGLCtxCreate_v2(void) { return refuse("cuGLCtxCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuGLGetDevices(void) { return refuse("cuGLGetDevices"); }
@@ -87,27 +60,9 @@ GPUWIRE_EXPORT CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned 
 GPUWIRE_EXPORT CUresult cuGraphicsEGLRegisterImage(void) { return refuse("cuGraphicsEGLRegisterImage"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterBuffer(void) { return refuse("cuGraphicsGLRegisterBuffer"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterImage(void) { return refuse("cuGraphicsGLRegisterImage"); }
-GPUWIRE_EXPORT CUresult cuGraphicsMapResources(unsigned int, CUgraphicsResource *, CUstream) { return refuse("cuGraphicsMapResources"); }
-GPUWIRE_EXPORT CUresult cuGraphicsMapResources_ptsz(unsigned int, CUgraphicsResource *, CUstream) { return refuse("cuGraphicsMapResources_ptsz"); }
 GPUWIRE_EXPORT CUresult cuGraphicsResourceGetMappedEglFrame(void) { return refuse("cuGraphicsResourceGetMappedEglFrame"); }
-GPUWIRE_EXPORT CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *, CUgraphicsResource) { return refuse("cuGraphicsResourceGetMappedMipmappedArray"); }
-GPUWIRE_EXPORT CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *, unsigned int *, CUgraphicsResource) { return refuse("cuGraphicsResourceGetMappedPointer"); }
-GPUWIRE_EXPORT CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *, size_t *, CUgraphicsResource) { return refuse("cuGraphicsResourceGetMappedPointer_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource, unsigned int) { return refuse("cuGraphicsResourceSetMapFlags"); }
-GPUWIRE_EXPORT CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource, unsigned int) { return refuse("cuGraphicsResourceSetMapFlags_v2"); }
-GPUWIRE_EXPORT CUresult cuGraphicsSubResourceGetMappedArray(CUarray *, CUgraphicsResource, unsigned int, unsigned int) { return refuse("cuGraphicsSubResourceGetMappedArray"); }
-GPUWIRE_EXPORT CUresult cuGraphicsUnmapResources(unsigned int, CUgraphicsResource *, CUstream) { return refuse("cuGraphicsUnmapResources"); }
-GPUWIRE_EXPORT CUresult cuGraphicsUnmapResources_ptsz(unsigned int, CUgraphicsResource *, CUstream) { return refuse("cuGraphicsUnmapResources_ptsz"); }
-GPUWIRE_EXPORT CUresult cuGraphicsUnregisterResource(CUgraphicsResource) { return refuse("cuGraphicsUnregisterResource"); }
 GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterOutputSurface(void) { return refuse("cuGraphicsVDPAURegisterOutputSurface"); }
 GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterVideoSurface(void) { return refuse("cuGraphicsVDPAURegisterVideoSurface"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int) { return refuse("cuGreenCtxCreate"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx) { return refuse("cuGreenCtxDestroy"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource *, CUdevResourceType) { return refuse("cuGreenCtxGetDevResource"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxGetId(CUgreenCtx, unsigned long long *) { return refuse("cuGreenCtxGetId"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxRecordEvent(CUgreenCtx, CUevent) { return refuse("cuGreenCtxRecordEvent"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned int, int) { return refuse("cuGreenCtxStreamCreate"); }
-GPUWIRE_EXPORT CUresult cuGreenCtxWaitEvent(CUgreenCtx, CUevent) { return refuse("cuGreenCtxWaitEvent"); }
 GPUWIRE_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *) { return refuse("cuImportExternalMemory"); }
 GPUWIRE_EXPORT CUresult cuImportExternalSemaphore(CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *) { return refuse("cuImportExternalSemaphore"); }
 GPUWIRE_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr) { return refuse("cuIpcCloseMemHandle"); }
@@ -116,37 +71,23 @@ GPUWIRE_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *, CUdeviceptr) { retur
 GPUWIRE_EXPORT CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle) { return refuse("cuIpcOpenEventHandle"); }
 GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle"); }
 GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle_v2"); }
-GPUWIRE_EXPORT CUresult cuLogsCurrent(CUlogIterator *, unsigned int) { return refuse("cuLogsCurrent"); }
-GPUWIRE_EXPORT CUresult cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int) { return refuse("cuLogsDumpToFile"); }
-GPUWIRE_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int) { return refuse("cuLogsDumpToMemory"); }
-GPUWIRE_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback, void *, CUlogsCallbackHandle *) { return refuse("cuLogsRegisterCallback"); }
-GPUWIRE_EXPORT CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle) { return refuse("cuLogsUnregisterCallback"); }
 GPUWIRE_EXPORT CUresult cuMemAddressFree(CUdeviceptr, size_t) { return refuse("cuMemAddressFree"); }
 GPUWIRE_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long) { return refuse("cuMemAddressReserve"); }
 GPUWIRE_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return refuse("cuMemAdvise"); }
 GPUWIRE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation) { return refuse("cuMemAdvise_v2"); }
-GPUWIRE_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *, unsigned int) { return refuse("cuMemAlloc"); }
-GPUWIRE_EXPORT CUresult cuMemAllocHost(void **, unsigned int) { return refuse("cuMemAllocHost"); }
 GPUWIRE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int) { return refuse("cuMemAllocManaged"); }
-GPUWIRE_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *, unsigned int *, unsigned int, unsigned int, unsigned int) { return refuse("cuMemAllocPitch"); }
-GPUWIRE_EXPORT CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *, size_t, unsigned int, size_t *, CUstream) { return refuse("cuMemBatchDecompressAsync"); }
-GPUWIRE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *, size_t, unsigned int, size_t *, CUstream) { return refuse("cuMemBatchDecompressAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long) { return refuse("cuMemCreate"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemExportToShareableHandle(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemExportToShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemFree(CUdeviceptr_v1) { return refuse("cuMemFree"); }
 GPUWIRE_EXPORT CUresult cuMemGetAccess(unsigned long long *, const CUmemLocation *, CUdeviceptr) { return refuse("cuMemGetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr_v1 *, unsigned int *, CUdeviceptr_v1) { return refuse("cuMemGetAddressRange"); }
 GPUWIRE_EXPORT CUresult cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) { return refuse("cuMemGetAllocationGranularity"); }
 GPUWIRE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemGenericAllocationHandle) { return refuse("cuMemGetAllocationPropertiesFromHandle"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute(void) { return refuse("cuMemGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute_v2(void) { return refuse("cuMemGetAttribute_v2"); }
 GPUWIRE_EXPORT CUresult cuMemGetHandleForAddressRange(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) { return refuse("cuMemGetHandleForAddressRange"); }
-GPUWIRE_EXPORT CUresult cuMemGetInfo(unsigned int *, unsigned int *) { return refuse("cuMemGetInfo"); }
-GPUWIRE_EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *, void *, unsigned int) { return refuse("cuMemHostGetDevicePointer"); }
 GPUWIRE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType) { return refuse("cuMemImportFromShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) { return refuse("cuMemMap"); }
 GPUWIRE_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync"); }
@@ -163,11 +104,6 @@ GPUWIRE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return refu
 GPUWIRE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *) { return refuse("cuMemRetainAllocationHandle"); }
 GPUWIRE_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t) { return refuse("cuMemSetAccess"); }
 GPUWIRE_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return refuse("cuMemUnmap"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *) { return refuse("cuMemcpy2D"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *, CUstream) { return refuse("cuMemcpy2DAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *) { return refuse("cuMemcpy2DUnaligned"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *) { return refuse("cuMemcpy3D"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *, CUstream) { return refuse("cuMemcpy3DAsync"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *, CUstream) { return refuse("cuMemcpy3DAsync_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *, CUstream) { return refuse("cuMemcpy3DAsync_v2_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream) { return refuse("cuMemcpy3DBatchAsync"); }
@@ -180,14 +116,10 @@ GPUWIRE_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *, CUstream
 GPUWIRE_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *, CUstream) { return refuse("cuMemcpy3DPeerAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *) { return refuse("cuMemcpy3D_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *) { return refuse("cuMemcpy3D_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoA(CUarray, unsigned int, CUarray, unsigned int, unsigned int) { return refuse("cuMemcpyAtoA"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoA_v2(CUarray, size_t, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoA_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray, size_t, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoD(CUdeviceptr_v1, CUarray, unsigned int, unsigned int) { return refuse("cuMemcpyAtoD"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoD_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoD_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoH(void *, CUarray, unsigned int, unsigned int) { return refuse("cuMemcpyAtoH"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoHAsync(void *, CUarray, unsigned int, unsigned int, CUstream) { return refuse("cuMemcpyAtoHAsync"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *, CUarray, size_t, size_t, CUstream) { return refuse("cuMemcpyAtoHAsync_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *, CUarray, size_t, size_t, CUstream) { return refuse("cuMemcpyAtoHAsync_v2_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpyAtoH_v2(void *, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoH_v2"); }
@@ -196,41 +128,23 @@ GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *, CUdeviceptr *, size_t 
 GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream) { return refuse("cuMemcpyBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream) { return refuse("cuMemcpyBatchAsync_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream) { return refuse("cuMemcpyBatchAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoA(CUarray, unsigned int, CUdeviceptr_v1, unsigned int) { return refuse("cuMemcpyDtoA"); }
 GPUWIRE_EXPORT CUresult cuMemcpyDtoA_v2(CUarray, size_t, CUdeviceptr, size_t) { return refuse("cuMemcpyDtoA_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray, size_t, CUdeviceptr, size_t) { return refuse("cuMemcpyDtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoD(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int) { return refuse("cuMemcpyDtoD"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int, CUstream) { return refuse("cuMemcpyDtoDAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoH(void *, CUdeviceptr_v1, unsigned int) { return refuse("cuMemcpyDtoH"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoHAsync(void *, CUdeviceptr_v1, unsigned int, CUstream) { return refuse("cuMemcpyDtoHAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoA(CUarray, unsigned int, const void *, unsigned int) { return refuse("cuMemcpyHtoA"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoAAsync(CUarray, unsigned int, const void *, unsigned int, CUstream) { return refuse("cuMemcpyHtoAAsync"); }
 GPUWIRE_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray, size_t, const void *, size_t, CUstream) { return refuse("cuMemcpyHtoAAsync_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray, size_t, const void *, size_t, CUstream) { return refuse("cuMemcpyHtoAAsync_v2_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemcpyHtoA_v2(CUarray, size_t, const void *, size_t) { return refuse("cuMemcpyHtoA_v2"); }
 GPUWIRE_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray, size_t, const void *, size_t) { return refuse("cuMemcpyHtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoD(CUdeviceptr_v1, const void *, unsigned int) { return refuse("cuMemcpyHtoD"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1, const void *, unsigned int, CUstream) { return refuse("cuMemcpyHtoDAsync"); }
-GPUWIRE_EXPORT CUresult cuMemsetD16(CUdeviceptr_v1, unsigned short, unsigned int) { return refuse("cuMemsetD16"); }
-GPUWIRE_EXPORT CUresult cuMemsetD2D16(CUdeviceptr_v1, unsigned int, unsigned short, unsigned int, unsigned int) { return refuse("cuMemsetD2D16"); }
-GPUWIRE_EXPORT CUresult cuMemsetD2D32(CUdeviceptr_v1, unsigned int, unsigned int, unsigned int, unsigned int) { return refuse("cuMemsetD2D32"); }
-GPUWIRE_EXPORT CUresult cuMemsetD2D8(CUdeviceptr_v1, unsigned int, unsigned char, unsigned int, unsigned int) { return refuse("cuMemsetD2D8"); }
-GPUWIRE_EXPORT CUresult cuMemsetD32(CUdeviceptr_v1, unsigned int, unsigned int) { return refuse("cuMemsetD32"); }
-GPUWIRE_EXPORT CUresult cuMemsetD8(CUdeviceptr_v1, unsigned char, unsigned int) { return refuse("cuMemsetD8"); }
 GPUWIRE_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int) { return refuse("cuMipmappedArrayCreate"); }
 GPUWIRE_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray) { return refuse("cuMipmappedArrayDestroy"); }
 GPUWIRE_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *, CUmipmappedArray, unsigned int) { return refuse("cuMipmappedArrayGetLevel"); }
 GPUWIRE_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUmipmappedArray, CUdevice) { return refuse("cuMipmappedArrayGetMemoryRequirements"); }
 GPUWIRE_EXPORT CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUmipmappedArray) { return refuse("cuMipmappedArrayGetSparseProperties"); }
-GPUWIRE_EXPORT CUresult cuModuleGetGlobal(CUdeviceptr_v1 *, unsigned int *, CUmodule, const char *) { return refuse("cuModuleGetGlobal"); }
 GPUWIRE_EXPORT CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice) { return refuse("cuMulticastAddDevice"); }
 GPUWIRE_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t, unsigned long long) { return refuse("cuMulticastBindAddr"); }
 GPUWIRE_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t, unsigned long long) { return refuse("cuMulticastBindMem"); }
 GPUWIRE_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *, const CUmulticastObjectProp *) { return refuse("cuMulticastCreate"); }
 GPUWIRE_EXPORT CUresult cuMulticastGetGranularity(size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags) { return refuse("cuMulticastGetGranularity"); }
 GPUWIRE_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, size_t, size_t) { return refuse("cuMulticastUnbind"); }
-GPUWIRE_EXPORT CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *, unsigned int, CUstream) { return refuse("cuSignalExternalSemaphoresAsync"); }
-GPUWIRE_EXPORT CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *, unsigned int, CUstream) { return refuse("cuSignalExternalSemaphoresAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuSurfObjectCreate(CUsurfObject *, const CUDA_RESOURCE_DESC *) { return refuse("cuSurfObjectCreate"); }
 GPUWIRE_EXPORT CUresult cuSurfObjectDestroy(CUsurfObject) { return refuse("cuSurfObjectDestroy"); }
 GPUWIRE_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUsurfObject) { return refuse("cuSurfObjectGetResourceDesc"); }
@@ -243,7 +157,6 @@ GPUWIRE_EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *
 GPUWIRE_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *, CUtexObject) { return refuse("cuTexObjectGetTextureDesc"); }
 GPUWIRE_EXPORT CUresult cuTexRefCreate(CUtexref *) { return refuse("cuTexRefCreate"); }
 GPUWIRE_EXPORT CUresult cuTexRefDestroy(CUtexref) { return refuse("cuTexRefDestroy"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetAddress(CUdeviceptr_v1 *, CUtexref) { return refuse("cuTexRefGetAddress"); }
 GPUWIRE_EXPORT CUresult cuTexRefGetAddressMode(CUaddress_mode *, CUtexref, int) { return refuse("cuTexRefGetAddressMode"); }
 GPUWIRE_EXPORT CUresult cuTexRefGetAddress_v2(CUdeviceptr *, CUtexref) { return refuse("cuTexRefGetAddress_v2"); }
 GPUWIRE_EXPORT CUresult cuTexRefGetArray(CUarray *, CUtexref) { return refuse("cuTexRefGetArray"); }
@@ -256,8 +169,6 @@ GPUWIRE_EXPORT CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode *, CUtexref) {
 GPUWIRE_EXPORT CUresult cuTexRefGetMipmapLevelBias(float *, CUtexref) { return refuse("cuTexRefGetMipmapLevelBias"); }
 GPUWIRE_EXPORT CUresult cuTexRefGetMipmapLevelClamp(float *, float *, CUtexref) { return refuse("cuTexRefGetMipmapLevelClamp"); }
 GPUWIRE_EXPORT CUresult cuTexRefGetMipmappedArray(CUmipmappedArray *, CUtexref) { return refuse("cuTexRefGetMipmappedArray"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddress(unsigned int *, CUtexref, CUdeviceptr_v1, unsigned int) { return refuse("cuTexRefSetAddress"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1 *, CUdeviceptr_v1, unsigned int) { return refuse("cuTexRefSetAddress2D"); }
 GPUWIRE_EXPORT CUresult cuTexRefSetAddress2D_v2(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t) { return refuse("cuTexRefSetAddress2D_v2"); }
 GPUWIRE_EXPORT CUresult cuTexRefSetAddress2D_v3(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t) { return refuse("cuTexRefSetAddress2D_v3"); }
 GPUWIRE_EXPORT CUresult cuTexRefSetAddressMode(CUtexref, int, CUaddress_mode) { return refuse("cuTexRefSetAddressMode"); }
@@ -278,8 +189,6 @@ GPUWIRE_EXPORT CUresult cuUserObjectRetain(CUuserObject, unsigned int) { return 
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate(void) { return refuse("cuVDPAUCtxCreate"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate_v2(void) { return refuse("cuVDPAUCtxCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuVDPAUGetDevice(void) { return refuse("cuVDPAUGetDevice"); }
-GPUWIRE_EXPORT CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *, unsigned int, CUstream) { return refuse("cuWaitExternalSemaphoresAsync"); }
-GPUWIRE_EXPORT CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *, unsigned int, CUstream) { return refuse("cuWaitExternalSemaphoresAsync_ptsz"); }
 
 }  // extern "C"
 

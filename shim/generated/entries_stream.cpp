@@ -29,10 +29,28 @@ GPUWIRE_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallb
 
 GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync"); }
 GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp"); }
-GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_ptsz"); }
-GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_v2"); }
-GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int) { return refuse("cuStreamBatchMemOp_v2_ptsz"); }
+static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+  return enter("cuStreamBatchMemOp", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuStreamBatchMemOp(stream, count, paramArray, flags);
+  });
+}
+GPUWIRE_EXPORT CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) { return body_cuStreamBatchMemOp(stream, count, paramArray, flags); }
+GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+  const per_thread_default_stream_scope scope;
+  return body_cuStreamBatchMemOp(stream, count, paramArray, flags);
+}
+
+static CUresult body_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+  return enter("cuStreamBatchMemOp_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+  });
+}
+GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) { return body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags); }
+GPUWIRE_EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+  const per_thread_default_stream_scope scope;
+  return body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+}
+
 static CUresult body_cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   return enter("cuStreamCopyAttributes", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     msg::cuStreamCopyAttributes::request q;
@@ -127,7 +145,6 @@ GPUWIRE_EXPORT CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *fl
   return body_cuStreamGetFlags(hStream, flags);
 }
 
-GPUWIRE_EXPORT CUresult cuStreamGetGreenCtx(CUstream, CUgreenCtx *) { return refuse("cuStreamGetGreenCtx"); }
 static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
   return enter("cuStreamGetId", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
     return custom::cuStreamGetId(hStream, streamId);

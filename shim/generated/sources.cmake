@@ -6,7 +6,9 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_context.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_event.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_first.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_graph.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_green.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_launch.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_link.cpp
@@ -16,5 +18,6 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_refused.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_stream.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/entries_tensor.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/entries_tensor.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_tools.cpp)
 # Compile them with -D__CUDA_API_VERSION_INTERNAL.

@@ -72,3 +72,8 @@ TEST_CASE("cuCtxGetStreamPriorityRange survives the wire and refuses every short
   gpuwire::test::probe<gpuwire::msg::cuCtxGetStreamPriorityRange::request>();
   gpuwire::test::probe<gpuwire::msg::cuCtxGetStreamPriorityRange::reply>();
 }
+
+TEST_CASE("exec_affinity survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::exec_affinity::request>();
+  gpuwire::test::probe<gpuwire::msg::exec_affinity::reply>();
+}

@@ -33,6 +33,11 @@ TEST_CASE("cuDeviceGetExecAffinitySupport survives the wire and refuses every sh
   gpuwire::test::probe<gpuwire::msg::cuDeviceGetExecAffinitySupport::reply>();
 }
 
+TEST_CASE("cuDeviceGetTexture1DLinearMaxWidth survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuDeviceGetTexture1DLinearMaxWidth::request>();
+  gpuwire::test::probe<gpuwire::msg::cuDeviceGetTexture1DLinearMaxWidth::reply>();
+}
+
 TEST_CASE("sm_map survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::sm_map::request>();
   gpuwire::test::probe<gpuwire::msg::sm_map::reply>();

@@ -12,3 +12,8 @@ TEST_CASE("cuMemGetAddressRange_v2 survives the wire and refuses every shorter b
   gpuwire::test::probe<gpuwire::msg::cuMemGetAddressRange_v2::request>();
   gpuwire::test::probe<gpuwire::msg::cuMemGetAddressRange_v2::reply>();
 }
+
+TEST_CASE("memory_decompress survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::memory_decompress::request>();
+  gpuwire::test::probe<gpuwire::msg::memory_decompress::reply>();
+}

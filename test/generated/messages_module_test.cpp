@@ -83,11 +83,6 @@ TEST_CASE("cuFuncSetSharedMemConfig survives the wire and refuses every shorter 
   gpuwire::test::probe<gpuwire::msg::cuFuncSetSharedMemConfig::reply>();
 }
 
-TEST_CASE("cuFuncGetModule survives the wire and refuses every shorter body") {
-  gpuwire::test::probe<gpuwire::msg::cuFuncGetModule::request>();
-  gpuwire::test::probe<gpuwire::msg::cuFuncGetModule::reply>();
-}
-
 TEST_CASE("cuFuncGetParamInfo survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::cuFuncGetParamInfo::request>();
   gpuwire::test::probe<gpuwire::msg::cuFuncGetParamInfo::reply>();
@@ -101,4 +96,9 @@ TEST_CASE("cuFuncIsLoaded survives the wire and refuses every shorter body") {
 TEST_CASE("cuFuncLoad survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::cuFuncLoad::request>();
   gpuwire::test::probe<gpuwire::msg::cuFuncLoad::reply>();
+}
+
+TEST_CASE("cuLibraryGetUnifiedFunction survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuLibraryGetUnifiedFunction::request>();
+  gpuwire::test::probe<gpuwire::msg::cuLibraryGetUnifiedFunction::reply>();
 }

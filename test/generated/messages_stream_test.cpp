@@ -57,3 +57,8 @@ TEST_CASE("cuStreamWaitValue64_v2 survives the wire and refuses every shorter bo
   gpuwire::test::probe<gpuwire::msg::cuStreamWaitValue64_v2::request>();
   gpuwire::test::probe<gpuwire::msg::cuStreamWaitValue64_v2::reply>();
 }
+
+TEST_CASE("stream_mem_ops survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::stream_mem_ops::request>();
+  gpuwire::test::probe<gpuwire::msg::stream_mem_ops::reply>();
+}

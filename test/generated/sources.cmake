@@ -5,6 +5,7 @@ set(GPUWIRE_GENERATED_MESSAGE_TESTS
   ${CMAKE_CURRENT_LIST_DIR}/messages_device_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_event_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_graph_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/messages_green_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_host_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_init_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_internal_test.cpp

@@ -23,6 +23,8 @@ std::span<const call_info> call_table();          // by id
 const call_info* find_call(std::uint16_t id);     // null: unknown
 
 enum class handle_kind : std::uint8_t {
+  green_context = 41,
+  resource_descriptor = 42,
   context = 1,
   stream = 3,
   event = 4,
@@ -39,6 +41,8 @@ enum class handle_kind : std::uint8_t {
 
 // All of them, and one more than the highest number.
 inline constexpr handle_kind handle_kinds[] = {
+    handle_kind::green_context,
+    handle_kind::resource_descriptor,
     handle_kind::context,
     handle_kind::stream,
     handle_kind::event,
@@ -52,6 +56,6 @@ inline constexpr handle_kind handle_kinds[] = {
     handle_kind::user_object,
     handle_kind::pool,
 };
-inline constexpr std::size_t handle_kinds_end = 31;
+inline constexpr std::size_t handle_kinds_end = 43;
 
 }  // namespace gpuwire::msg

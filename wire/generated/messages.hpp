@@ -7,6 +7,7 @@
 #include "wire/generated/messages_device.hpp"
 #include "wire/generated/messages_event.hpp"
 #include "wire/generated/messages_graph.hpp"
+#include "wire/generated/messages_green.hpp"
 #include "wire/generated/messages_host.hpp"
 #include "wire/generated/messages_init.hpp"
 #include "wire/generated/messages_internal.hpp"

@@ -280,4 +280,24 @@ struct cuCtxGetStreamPriorityRange {
   };
 };
 
+struct exec_affinity {
+  static constexpr std::uint16_t call_id = 0x02f0;
+  static constexpr const char* name = "exec_affinity";
+  static constexpr std::uint64_t fingerprint = 0x530520d39581bb59;
+  struct request {
+    std::uint32_t type{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.type);
+    }
+  };
+  struct reply {
+    std::uint32_t value{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.value);
+    }
+  };
+};
+
 }  // namespace gpuwire::msg

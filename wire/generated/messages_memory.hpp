@@ -60,4 +60,30 @@ struct cuMemGetAddressRange_v2 {
   };
 };
 
+struct memory_decompress {
+  static constexpr std::uint16_t call_id = 0x03f0;
+  static constexpr const char* name = "memory_decompress";
+  static constexpr std::uint64_t fingerprint = 0x2b280c8351ca4c4a;
+  struct request {
+    std::uint64_t stream{};
+    std::uint32_t flags{};
+    bool index_wanted{};
+    wire::nested_array<decompression> operations{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.stream);
+      v(self.flags);
+      v(self.index_wanted);
+      v.nested(self.operations);
+    }
+  };
+  struct reply {
+    std::uint64_t failed_index{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.failed_index);
+    }
+  };
+};
+
 }  // namespace gpuwire::msg

@@ -397,28 +397,6 @@ struct cuFuncSetSharedMemConfig {
   };
 };
 
-struct cuFuncGetModule {
-  static constexpr std::uint16_t call_id = 0x0418;
-  static constexpr const char* name = "cuFuncGetModule";
-  static constexpr std::uint64_t fingerprint = 0xa8aba94bc28fabca;
-  struct request {
-    bool hmod_wanted{};
-    std::uint64_t hfunc{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.hmod_wanted);
-      v(self.hfunc);
-    }
-  };
-  struct reply {
-    std::uint64_t hmod{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.hmod);
-    }
-  };
-};
-
 struct cuFuncGetParamInfo {
   static constexpr std::uint16_t call_id = 0x0419;
   static constexpr const char* name = "cuFuncGetParamInfo";
@@ -483,6 +461,30 @@ struct cuFuncLoad {
   struct reply {
     template <class Self, class Visitor>
     static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct cuLibraryGetUnifiedFunction {
+  static constexpr std::uint16_t call_id = 0x0430;
+  static constexpr const char* name = "cuLibraryGetUnifiedFunction";
+  static constexpr std::uint64_t fingerprint = 0xd1c40074515d29a7;
+  struct request {
+    std::uint64_t library{};
+    bool symbol_given{};
+    std::string_view symbol{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.library);
+      v(self.symbol_given);
+      v(self.symbol);
+    }
+  };
+  struct reply {
+    wire::bytes_view fptr{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.fptr);
+    }
   };
 };
 

@@ -252,4 +252,27 @@ struct cuStreamWaitValue64_v2 {
   };
 };
 
+struct stream_mem_ops {
+  static constexpr std::uint16_t call_id = 0x06f0;
+  static constexpr const char* name = "stream_mem_ops";
+  static constexpr std::uint64_t fingerprint = 0xe03647f9b3e41f1d;
+  struct request {
+    std::uint64_t stream{};
+    bool second_revision{};
+    std::uint32_t flags{};
+    wire::nested_array<stream_mem_op> operations{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.stream);
+      v(self.second_revision);
+      v(self.flags);
+      v.nested(self.operations);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 }  // namespace gpuwire::msg

@@ -30,6 +30,18 @@ struct graph_node_parameters {
   }
 };
 
+struct device_resource {
+  std::uint64_t id{};
+  std::uint32_t type{};
+  wire::array_view<std::uint8_t> values{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.id);
+    v(self.type);
+    v(self.values);
+  }
+};
+
 struct device_snapshot {
   std::string_view name{};
   wire::array_view<std::uint8_t> uuid{};
@@ -72,6 +84,24 @@ struct launch_attribute {
   }
 };
 
+struct decompression {
+  std::uint64_t source_bytes{};
+  std::uint64_t destination_bytes{};
+  std::uint64_t actual_bytes{};
+  std::uint64_t source{};
+  std::uint64_t destination{};
+  std::uint32_t algorithm{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.source_bytes);
+    v(self.destination_bytes);
+    v(self.actual_bytes);
+    v(self.source);
+    v(self.destination);
+    v(self.algorithm);
+  }
+};
+
 struct memory_location {
   std::uint32_t type{};
   std::int32_t id{};
@@ -91,6 +121,20 @@ struct memory_access {
     v(self.type);
     v(self.id);
     v(self.flags);
+  }
+};
+
+struct stream_mem_op {
+  std::uint32_t operation{};
+  std::uint32_t flags{};
+  std::uint64_t address{};
+  std::uint64_t value{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.operation);
+    v(self.flags);
+    v(self.address);
+    v(self.value);
   }
 };
 

@@ -3,6 +3,8 @@
 // Bodies written by hand in shim/. A missing one is a link error.
 #pragma once
 
+#include <toy.h>
+
 #include "shim/entry.hpp"
 
 namespace gpuwire::shim::custom {
