@@ -135,7 +135,7 @@ TEST_CASE("options that are pointers, or unknown, never reach the driver") {
   server_process server;
   test_client c(server.endpoint());
   c.open();
-  for (const auto& [option, code] : {std::pair{17, 801}, {18, 801}, {1000, 1}, {-1, 1}}) {
+  for (const auto& [option, code] : {std::pair{17, 1}, {18, 1}, {19, 1}, {25, 1}, {1000, 1}, {-1, 1}}) {
     auto q = request_for(twice_ptx);
     const std::int32_t options[] = {option};
     const std::uint64_t values[] = {0x4141414141414141};

@@ -65,6 +65,8 @@ TEST_CASE("before cuInit every real function returns the driver's code") {
   for (const auto& name : real) {
     if (name == "cuDriverGetVersion")
       continue;  // answers with the server's version, which needs a server
+    if (name == "cuLogsRegisterCallback")
+      continue;  // takes one of the pages for a function, and would call it for the next failure
     INFO(name);
     void* function = dlsym(library, name.c_str());
     REQUIRE(function);
