@@ -2,6 +2,7 @@
 // Creation and description of arrays and mipmapped arrays. Sparse arrays, deferred mapping and the
 // formats of video and compressed images do not exist here.
 #include "array.hpp"
+#include "capture.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -88,6 +89,7 @@ std::shared_ptr<cuda_array> make_array(context& in, const CUDA_ARRAY3D_DESCRIPTO
 
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& wanted) {
   return with_context([&](context& current) {
+    check_unsafe_call();
     require(out != nullptr);
     const auto format = checked_format(wanted);
     check_shape(wanted);
@@ -160,6 +162,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle)
 
 CUresult cuArrayDestroy(CUarray handle) {
   return initialised([&] {
+    check_unsafe_call();
     auto gone = array_of(handle);
     require(!gone->of_mipmap);
     scheduler::instance().synchronise(*gone->owner);
@@ -171,6 +174,7 @@ CUresult cuArrayDestroy(CUarray handle) {
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted,
                                 unsigned int levels) {
   return with_context([&](context& current) {
+    check_unsafe_call();
     require(out != nullptr && wanted != nullptr);
     const auto format = checked_format(*wanted);
     check_shape(*wanted);
@@ -203,6 +207,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigne
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   return initialised([&] {
+    check_unsafe_call();
     auto gone = mipmapped_of(handle);
     scheduler::instance().synchronise(*gone->owner);
     require(mipmapped_arrays().remove(handle) != nullptr, CUDA_ERROR_INVALID_HANDLE);

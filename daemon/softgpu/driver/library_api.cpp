@@ -2,6 +2,7 @@
 // cuLibrary* and cuKernel*: code that is not bound to a context.
 #include <algorithm>
 
+#include "capture.hpp"
 #include "guard.hpp"
 #include "module.hpp"
 #include "scheduler.hpp"
@@ -69,6 +70,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* o
 
 CUresult cuLibraryUnload(CUlibrary handle) {
   return initialised([&] {
+    check_unsafe_call();
     auto which = libraries().remove(handle);
     require(which != nullptr, CUDA_ERROR_INVALID_HANDLE);
     for (CUkernel one : which->kernels) kernels().remove(one);

@@ -81,6 +81,7 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, CUstream handle, CUmemoryPool 
 }
 
 CUresult set_current(int ordinal, CUmemoryPool handle) {
+  check_unsafe_call();
   auto pool = pool_of(handle);
   require(ordinal_of(*pool) == ordinal);
   set_current_pool(ordinal, pool);
@@ -128,6 +129,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {
   return initialised([&] {
+    check_unsafe_call();
     require(out != nullptr && wanted != nullptr);
     require(wanted->allocType == CU_MEM_ALLOCATION_TYPE_PINNED ||
             wanted->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED);
@@ -150,6 +152,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   return initialised([&] {
+    check_unsafe_call();
     auto pool = pool_of(handle);
     require(default_pool(ordinal_of(*pool)) != pool);
     require(pools().remove(handle) != nullptr);
@@ -169,6 +172,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes_to_keep) {
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute which, void* value) {
   return initialised([&] {
+    check_unsafe_call();
     auto pool = pool_of(handle);
     require(value != nullptr);
     check(which);
@@ -181,6 +185,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute which, v
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute which, void* value) {
   return initialised([&] {
+    check_unsafe_call();
     auto pool = pool_of(handle);
     require(value != nullptr);
     check(which);

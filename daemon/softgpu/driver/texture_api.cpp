@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "array.hpp"
+#include "capture.hpp"
 #include "guard.hpp"
 #include "memory.hpp"
 #include "texture.hpp"
@@ -161,6 +162,7 @@ CUresult give(Value* out, std::uint64_t handle, bool surface, Value texture_obje
 
 CUresult destroy(std::uint64_t handle, bool surface) {
   return initialised([&] {
+    check_unsafe_call();
     if (handle == 0) return CUDA_SUCCESS;
     texture_objects::instance().remove(handle, surface);
     return CUDA_SUCCESS;
@@ -172,6 +174,7 @@ CUresult destroy(std::uint64_t handle, bool surface) {
 CUresult cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* resource,
                            const CUDA_TEXTURE_DESC* sampling, const CUDA_RESOURCE_VIEW_DESC* view) {
   return with_context([&](context& current) {
+    check_unsafe_call();
     require(out != nullptr && resource != nullptr && sampling != nullptr);
     ptx::texture seen;
     use_resource(seen, *resource);
@@ -210,6 +213,7 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObjec
 
 CUresult cuSurfObjectCreate(CUsurfObject* out, const CUDA_RESOURCE_DESC* resource) {
   return with_context([&](context& current) {
+    check_unsafe_call();
     require(out != nullptr && resource != nullptr);
     require(resource->resType == CU_RESOURCE_TYPE_ARRAY && resource->flags == 0);
     auto array = array_of(resource->res.array.hArray);

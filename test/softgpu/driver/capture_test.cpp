@@ -139,6 +139,33 @@ TEST_CASE("unsafe calls are prohibited as the modes say") {
   check_refused(in_capture(with, relaxed, with.blocking, copy), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
+TEST_CASE("which calls are unsafe is what the real driver says") {
+  graph_fixture with;
+  CUarray array = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR wanted{16, 16, CU_AD_FORMAT_FLOAT, 1};
+  CUmemoryPool pool = nullptr;
+  REQUIRE_OK(driver(cuDeviceGetDefaultMemPool)(&pool, 0));
+  cuuint64_t threshold = 0;
+  const auto refused = [&](auto call) {
+    check_refused(in_capture(with, global, with.one, call), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  };
+  refused([&] { return driver(cuArrayCreate_v2)(&array, &wanted); });
+  refused([&] {
+    return driver(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+  });
+  refused([&] { return driver(cuDeviceSetMemPool)(0, pool); });
+  refused([&] { return driver(cuCtxSetCacheConfig)(CU_FUNC_CACHE_PREFER_L1); });
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  check_allowed(
+      in_capture(with, global, with.one,
+                 [&] { return driver(cuMemGetAddressRange_v2)(&base, &bytes, with.word); }),
+      "0 |");
+  check_allowed(in_capture(with, global, with.one,
+                           [&] { return driver(cuMemAddressReserve)(&base, 2 << 20, 0, 0, 0); }),
+                "0 |");
+}
+
 TEST_CASE("what would wait for a capturing stream is prohibited in every mode") {
   graph_fixture with;
   for (const auto mode : {global, relaxed}) {
