@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "capture.hpp"
+#include "graph_memory.hpp"
 #include "guard.hpp"
 #include "safe_read.hpp"
 #include "scheduler.hpp"
@@ -112,6 +113,8 @@ CUresult copy(context& in, const std::shared_ptr<stream>& on, const operand& to,
     capture_node(on, memcpy_payload{linear(to, from, bytes), in.shared_from_this()});
     return CUDA_SUCCESS;
   }
+  check_graph_memory(to.address);
+  check_graph_memory(from.address);
   // A copy between device addresses never makes the host wait.
   bool wait = to_pageable || from_pageable ||
               (when == completion::blocking && (is_host(to) || is_host(from)));
@@ -147,6 +150,8 @@ CUresult copy_box(context& in, const std::shared_ptr<stream>& on, const box& to,
   const bool from_pageable = is_pageable(from.from, span_bytes(from, extent));
   const bool wait = to_pageable || from_pageable ||
                     (when == completion::blocking && (is_host(to.from) || is_host(from.from)));
+  check_graph_memory(to.from.address);
+  check_graph_memory(from.from.address);
   operation what;
   what.what = operation::kind::work;
   what.run = [to, from, extent] { move_box(to, from, extent); };

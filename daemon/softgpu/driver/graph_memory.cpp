@@ -2,6 +2,7 @@
 #include "graph_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -10,6 +11,9 @@
 
 namespace gpuwire::softgpu {
 namespace {
+
+// How many there are, for a look without the lock.
+std::atomic<unsigned> memory_count{0};
 
 constexpr std::uint64_t chunk_bytes = 32u << 20;
 
@@ -80,6 +84,7 @@ graph_memory::~graph_memory() {
   auto known = all_memory().find(block.base);
   if (known != all_memory().end() && known->second.which == this) all_memory().erase(known);
   memory_table::instance().remove_exactly(block);
+  if (block.base != 0) memory_count.fetch_sub(1, std::memory_order_release);
 }
 
 std::shared_ptr<graph_memory> make_graph_memory(device& on, unsigned context_id,
@@ -92,6 +97,7 @@ std::shared_ptr<graph_memory> make_graph_memory(device& on, unsigned context_id,
   auto made = std::make_shared<graph_memory>();
   made->block = *block;
   std::lock_guard lock(memory_mutex());
+  memory_count.fetch_add(1, std::memory_order_release);
   all_memory()[block->base] = {made.get(), made};
   return made;
 }
@@ -121,6 +127,17 @@ bool free_graph_memory(std::uint64_t address) {
   require(found->live);
   set_live(*found, false);
   return true;
+}
+
+void check_graph_memory(std::uint64_t address) {
+  if (memory_count.load(std::memory_order_acquire) == 0) return;
+  std::shared_ptr<graph_memory> found;
+  std::lock_guard lock(memory_mutex());
+  auto next = all_memory().upper_bound(address);
+  if (next == all_memory().begin()) return;
+  found = std::prev(next)->second.alive.lock();
+  const bool inside = found && found->block.contains(address) && is_there(*found);
+  require(!inside || found->live);
 }
 
 graph_memory_use graph_memory_use_of(int device_ordinal) {

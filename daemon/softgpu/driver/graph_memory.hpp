@@ -32,6 +32,10 @@ void mark_live(graph_memory& which, bool live);
 // Refuses with CUDA_ERROR_INVALID_VALUE when no launch has allocated it.
 bool free_graph_memory(std::uint64_t address);
 
+// Refuses with CUDA_ERROR_INVALID_VALUE when the address is in a node's memory that no launch has
+// allocated: copies and fills outside graphs may not touch it.
+void check_graph_memory(std::uint64_t address);
+
 // Of one device, in bytes: as the real driver counts, in units of its chunks.
 struct graph_memory_use {
   std::uint64_t used = 0, used_high = 0;

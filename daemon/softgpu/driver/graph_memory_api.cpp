@@ -15,7 +15,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes, std::si
     require(out != nullptr);
     auto to = graph_of(handle);
     const auto dependencies = edges_of(*to, nodes, nullptr, count);
-    *out = add_node(*to, make(), dependencies)->handle;
+    *out = add_node(*to, make(*to), dependencies)->handle;
     return CUDA_SUCCESS;
   });
 }
@@ -24,7 +24,7 @@ CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes, std::si
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes,
                                 size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
-  return add(out, handle, nodes, count, [&] { return alloc_from(parameters); });
+  return add(out, handle, nodes, count, [&](const graph&) { return alloc_from(parameters); });
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
@@ -39,7 +39,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PA
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* nodes,
                                size_t count, CUdeviceptr address) {
-  return add(out, handle, nodes, count, [&] { return free_from(address); });
+  return add(out, handle, nodes, count, [&](const graph& to) { return free_from(address, to); });
 }
 
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* out) {

@@ -108,8 +108,12 @@ alloc_payload alloc_from(CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
   return made;
 }
 
-free_payload free_from(CUdeviceptr address) {
+free_payload free_from(CUdeviceptr address, const graph& in) {
   require(graph_memory_at(address) != nullptr);
+  for (const auto& node : in.nodes) {
+    const auto* other = std::get_if<free_payload>(&node->payload);
+    require(other == nullptr || other->address != address);
+  }
   return {address};
 }
 
@@ -186,7 +190,7 @@ node_payload payload_from(CUgraphNodeParams* parameters, const graph& in) {
       return made;
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return free_from(p.free.dptr);
+      return free_from(p.free.dptr, in);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return conditional_from(p.conditional, in);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:

@@ -14,7 +14,8 @@ child_payload child_from(CUgraph child, CUgraphChildGraphNodeOwnership ownership
 batch_payload batch_from(const CUDA_BATCH_MEM_OP_NODE_PARAMS* parameters);
 // Sets the address in the structure.
 alloc_payload alloc_from(CUDA_MEM_ALLOC_NODE_PARAMS* parameters);
-free_payload free_from(CUdeviceptr address);
+// A graph frees an address once.
+free_payload free_from(CUdeviceptr address, const graph& in);
 // For event nodes: null gives 1, as natively, and not 400.
 std::shared_ptr<event> event_for_node(CUevent handle);
 conditional_payload conditional_from(CUDA_CONDITIONAL_NODE_PARAMS& parameters, const graph& in);

@@ -5,6 +5,7 @@
 
 #include "capture.hpp"
 #include "copy.hpp"
+#include "graph_memory.hpp"
 #include "guard.hpp"
 #include "scheduler.hpp"
 #include "tables.hpp"
@@ -50,6 +51,7 @@ CUresult fill(const std::shared_ptr<stream>& on, std::uint64_t address, std::uin
                                     on->in->shared_from_this()});
     return CUDA_SUCCESS;
   }
+  check_graph_memory(address);
   operation what;
   what.what = operation::kind::work;
   what.run = fill_move(address, pitch, value, width, height);

@@ -151,6 +151,8 @@ TEST_CASE("memory of a graph comes and goes with its launches") {
   CHECK_CODE(driver(cuGraphClone)(&copy, graph), CUDA_ERROR_NOT_SUPPORTED);
   auto exec = with.instance(graph);
   CHECK(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0);
+  CHECK_CODE(driver(cuMemcpyDtoD_v2)(with.word, memory, 4), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CODE(driver(cuMemsetD8_v2)(memory + 8, 0, 4), CUDA_ERROR_INVALID_VALUE);
   with.run(exec);
   CHECK(host_copy<int>(memory, 4)[3] == 9);
   CHECK(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 32u << 20);
