@@ -40,6 +40,7 @@ class outgoing_copy {
     }
     // Blocks must not be given back while the GPU may still write to them.
     while (begun_ > sent_) drop_oldest();
+    worker_.deliveries_to_client.settle();
     worker_.output.flush(*worker_.session);
     worker_.answer<call>(ticket_, result, {});
   }

@@ -126,7 +126,11 @@ void executor::hold(pending_wait wait) {
 
 void executor::poll() {
   const auto* wait = wait_.polled();
-  if (wait != nullptr && is_reached(worker_, *wait)) finish_wait(worker_, *wait_.take());
+  if (wait == nullptr || !is_reached(worker_, *wait)) return;
+  // What the client is about to learn is complete must be sent first, which may take long.
+  if (worker_.deliveries_to_client.any() && !worker_.deliveries_to_client.try_settle())
+    return hand_over(wait_.take());
+  finish_wait(worker_, *wait_.take());
 }
 
 void executor::hand_over(std::optional<pending_wait> wait) {

@@ -93,22 +93,28 @@ void host_calls::drop_trampoline(void* data) {
   records_.erase(data);
 }
 
-bool host_calls::tell(std::uint64_t id, std::uint64_t run, CUresult result) {
+// What was copied into the client's memory before the function must be there when it runs.
+void host_calls::tell_after_deliveries(std::uint64_t id, std::uint64_t run, CUresult result) {
+  if (!worker_.deliveries_to_client.any()) return tell(id, run, result);
+  worker_.deliveries_to_client.when_settled([this, id, run, result] { tell(id, run, result); });
+}
+
+void host_calls::tell(std::uint64_t id, std::uint64_t run, CUresult result) {
   msg::host_call::request m;
   m.id = id;
   m.run = run;
   m.result = static_cast<std::int32_t>(result);
-  return worker_.session->push(m, msg::host_call::call_id) == wire::error::ok;
+  (void)worker_.session->push(m, msg::host_call::call_id);
 }
 
 void CUDA_CB host_calls::tell_function(void* data) {
   const auto* r = static_cast<record*>(data);
-  r->owner->tell(r->id, r->run, CUDA_SUCCESS);
+  r->owner->tell_after_deliveries(r->id, r->run, CUDA_SUCCESS);
 }
 
 void CUDA_CB host_calls::tell_callback(CUstream, CUresult result, void* data) {
   const auto* r = static_cast<record*>(data);
-  r->owner->tell(r->id, r->run, result);
+  r->owner->tell_after_deliveries(r->id, r->run, result);
 }
 
 void CUDA_CB host_calls::hold_function(void* data) {
@@ -129,10 +135,11 @@ void host_calls::hold(record& r, CUresult result) {
     run = ++last_run_;
     waiting_[run] = &own;
   }
-  const bool told = tell(r.id, run, result);
+  tell_after_deliveries(r.id, run, result);
   {
+    // A session that is over ends the worker, and with it this wait.
     std::unique_lock lock(mutex_);
-    if (told) own.changed.wait(lock, [&own] { return own.done; });
+    own.changed.wait(lock, [&own] { return own.done; });
     waiting_.erase(run);
   }
   if (r.once) drop(&r);

@@ -74,7 +74,8 @@ class host_calls {
   CUresult launch_gate(std::uint64_t id, bool callback, const stream_reference& s,
                        std::shared_ptr<counter_word> gate);
   CUresult launch_trampoline(std::uint64_t id, bool callback, const stream_reference& s, bool once);
-  bool tell(std::uint64_t id, std::uint64_t run, CUresult result);
+  void tell(std::uint64_t id, std::uint64_t run, CUresult result);
+  void tell_after_deliveries(std::uint64_t id, std::uint64_t run, CUresult result);
   void hold(record& r, CUresult result);
   record* add(std::unique_ptr<record> r);
   void drop(record* r);

@@ -47,6 +47,11 @@ inline constexpr std::size_t transfer_blocks_max = 8;  // of one large transfer
 inline constexpr std::size_t direct_copy_bytes_max =
     64u << 10;  // the driver stages a pageable copy of this size at once
 
+// Memory that stands for pinned memory of the client, a session; never more than a quarter of the machine's.
+inline constexpr std::uint64_t mirror_bytes_max = std::uint64_t{16} << 30;
+inline constexpr microseconds delivery_sleep_min{20};
+inline constexpr microseconds delivery_sleep_max{1'000};
+
 // Credits.
 inline constexpr std::uint64_t credit_operations = 64;
 inline constexpr std::uint64_t credit_stream_bytes = 4u << 20;

@@ -11,6 +11,10 @@ void take(worker& w, const msg::host_call_done::request& m) {
   w.callbacks.done(m.run);
 }
 
+void take(worker& w, const msg::delivery_received::request& m) {
+  w.deliveries_to_client.received(m.sequence);
+}
+
 template <class Notice>
 bool decode_and_take(worker& w, wire::decoder& body) {
   typename Notice::request m;
@@ -25,6 +29,8 @@ bool handle_notice(worker& w, std::uint16_t call, std::uint32_t, wire::decoder& 
   switch (call) {
     case msg::host_call_done::call_id:
       return decode_and_take<msg::host_call_done>(w, body);
+    case msg::delivery_received::call_id:
+      return decode_and_take<msg::delivery_received>(w, body);
     default:
       return false;
   }

@@ -27,6 +27,7 @@ void finish_wait(worker& w, pending_wait wait) {
   enter_context(w, wait.context);
   const auto result = w.driver().cuEventSynchronize(wait.event);
   if (wait.pooled) w.events.release(wait.event, wait.context);
+  w.deliveries_to_client.settle();
   w.output.flush(*w.session);
   if (wait.ticket.call == msg::copy_from_device::call_id) {
     msg::copy_from_device::reply r;

@@ -63,6 +63,7 @@ outcome sync_context(call_context& c, std::uint64_t handle) {
   c.owner().lanes.run(c.ticket().lane, [&w = c.owner(), ticket = c.ticket(), context] {
     enter_context(w, context);
     const auto result = w.driver().cuCtxSynchronize();
+    w.deliveries_to_client.settle();
     w.output.flush(*w.session);
     w.answer<msg::sync>(ticket, result, {});
   });
@@ -95,6 +96,36 @@ outcome sync(call_context& c, const msg::sync::request& q) {
     }
   }
   return c.malformed();
+}
+
+namespace {
+
+// Complete also means: what was copied to the client before is there.
+template <class Call>
+outcome answer_query(call_context& c, CUresult result) {
+  auto& w = c.owner();
+  if (result != CUDA_SUCCESS || !w.deliveries_to_client.any() ||
+      w.deliveries_to_client.try_settle())
+    return c.finish<Call>(result, {});
+  w.lanes.run(c.ticket().lane, [&w, ticket = c.ticket()] {
+    w.deliveries_to_client.settle();
+    w.answer<Call>(ticket, CUDA_SUCCESS, {});
+  });
+  return c.deferred();
+}
+
+}  // namespace
+
+outcome cuStreamQuery(call_context& c, const msg::cuStreamQuery::request& q) {
+  const auto stream = c.stream(q.hStream);
+  const auto result = c.failed() ? c.failure() : c.driver().cuStreamQuery(stream);
+  return answer_query<msg::cuStreamQuery>(c, result);
+}
+
+outcome cuEventQuery(call_context& c, const msg::cuEventQuery::request& q) {
+  const auto event = c.native<handle_kind::event>(q.hEvent);
+  const auto result = c.failed() ? c.failure() : c.driver().cuEventQuery(event);
+  return answer_query<msg::cuEventQuery>(c, result);
 }
 
 outcome lane_end(call_context& c, const msg::lane_end::request&) {

@@ -78,6 +78,13 @@ void worker::report(const call_ticket& t, CUresult result) {
 void worker::settle_context(std::uint32_t context) {
   credits.settle(context);
   incoming.settle(context);
+  uploads_of_client.settle_context(context);
+  deliveries_to_client.settle_context(context);
+}
+
+void worker::settle_range(std::uint64_t range) {
+  uploads_of_client.settle_range(range);
+  deliveries_to_client.settle_range(range);
 }
 
 void worker::context_gone(std::uint32_t context) {
@@ -92,6 +99,9 @@ void worker::context_gone(std::uint32_t context) {
   bulk_staging.context_gone(context);
   credits.context_gone(context);
   callbacks.context_gone(context);
+  deliveries_to_client.context_gone(context);
+  uploads_of_client.context_gone(context);
+  mirrors_of_client.context_gone(context);
   words.context_gone(context);
   context_epoch.fetch_add(1, std::memory_order_acq_rel);
 }

@@ -14,6 +14,7 @@
 
 #include "daemon/captures.hpp"
 #include "daemon/credits.hpp"
+#include "daemon/deliveries.hpp"
 #include "daemon/device_resources.hpp"
 #include "daemon/driver_loader.hpp"
 #include "daemon/event_pool.hpp"
@@ -23,12 +24,14 @@
 #include "daemon/host_calls.hpp"
 #include "daemon/inline_copies.hpp"
 #include "daemon/lanes.hpp"
+#include "daemon/mirrors.hpp"
 #include "daemon/linking.hpp"
 #include "daemon/output_capture.hpp"
 #include "daemon/reaper.hpp"
 #include "daemon/staging.hpp"
 #include "daemon/stream_reference.hpp"
 #include "daemon/thread_streams.hpp"
+#include "daemon/uploads.hpp"
 #include "daemon/word_pages.hpp"
 #include "wire/server.hpp"
 
@@ -68,6 +71,8 @@ struct worker {
   // A context may be destroyed by the calling lane's next driver call: waits until the daemon's own
   // housekeeping in it is over.
   void settle_context(std::uint32_t context);
+  // Waits until no asynchronous copy uses the client's pinned range. Never on the executor.
+  void settle_range(std::uint64_t range);
   // A context was destroyed or reset: what depended on it is gone. Any thread; before its handle
   // may be used again.
   void context_gone(std::uint32_t context);
@@ -86,6 +91,9 @@ struct worker {
   word_pages words{*this};
   credit_keeper credits{*this};
   host_calls callbacks{*this};
+  mirrors mirrors_of_client{*this};
+  deliveries deliveries_to_client{*this};
+  uploads uploads_of_client{*this};
   inline_copies incoming{*this};
   capture_desk captures{*this};
   graph_book graphs{*this};

@@ -43,6 +43,14 @@ void connection_lost(wire::error, const std::string& text) {
   tell_connection_lost(text);
 }
 
+// The server may now send other data into the same place.
+void tell_received(std::uint64_t sequence) {
+  msg::delivery_received::request m;
+  m.sequence = sequence;
+  // A lost connection has told everybody already.
+  static_cast<void>(state().client->notify(msg::delivery_received::call_id, 0, m));
+}
+
 // The child must not keep the parent's connection open, nor say anything on it.
 void in_child_after_fork() {
   if (state().client) state().client->abandon_after_fork();
@@ -122,6 +130,7 @@ CUresult connect_now() {
   wanted.process_key = process_key();
   wanted.on_push = handle_push;
   wanted.on_lost = connection_lost;
+  wanted.on_received = tell_received;
   auto connected = wire::client::connect(std::move(wanted));
   if (const auto* failure = std::get_if<wire::connect_failure>(&connected)) {
     return fail(failure->text.empty() ? fmt::format("cannot reach {}: {}", s.server_name,

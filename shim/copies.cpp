@@ -4,10 +4,12 @@
 // server has it. Reading back always waits.
 #include <cstring>
 
+#include "shim/captures.hpp"
 #include "shim/contexts.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/memory.hpp"
+#include "shim/pinned.hpp"
 #include "wire/limits.hpp"
 
 namespace gpuwire::shim {
@@ -80,6 +82,16 @@ CUresult to_device(CUdeviceptr destination, const void* source, std::size_t byte
   if (source == nullptr || destination == 0) return CUDA_ERROR_INVALID_VALUE;
   if (place_of(address_of(source)) == place::gpu)
     return on_device(between(destination, address_of(source), bytes), target, m);
+  if (m == mode::in_stream) {
+    if (const auto r = upload_from_pinned(destination, source, bytes, target)) return *r;
+  }
+  // What a copy of this size reads now must be what it would find in its turn; and its data must not be in the way of
+  // data that the stream before it still waits for.
+  const bool large = bytes > wire::limits::inline_payload_bytes_max;
+  if (!any_capture() && ((m == mode::synchronous && is_still_written(source, bytes)) ||
+                         (large && uploads_pending()))) {
+    if (const CUresult r = wait_for_stream(target); r != CUDA_SUCCESS) return r;
+  }
   msg::copy_to_device::request q;
   q.destination = destination;
   q.stream = target.id;
@@ -106,6 +118,9 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
   if (place_of(address_of(destination)) == place::gpu)
     return on_device(between(address_of(destination), source, bytes), target, m);
   if (is_freed_device_memory(source)) return refuse_freed_memory();
+  if (m == mode::in_stream) {
+    if (const auto r = deliver_to_pinned(destination, source, bytes, target)) return *r;
+  }
   msg::copy_from_device::request q;
   q.source = source;
   q.stream = target.id;
@@ -131,10 +146,7 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
 // Both sides lie in this process: in stream order, which means after what the stream holds now.
 CUresult on_host(void* destination, const void* source, std::size_t bytes,
                  const stream_target& target) {
-  msg::sync::request q;
-  q.scope = 0;
-  q.handle = target.id;
-  if (const CUresult r = call<msg::sync>(q).result; r != CUDA_SUCCESS) return r;
+  if (const CUresult r = wait_for_stream(target); r != CUDA_SUCCESS) return r;
   std::memmove(destination, source, bytes);
   return CUDA_SUCCESS;
 }

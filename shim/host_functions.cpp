@@ -81,6 +81,8 @@ class function_table {
         wanted_.pop_front();
       }
       const auto& f = next->function;
+      // What was copied before it is there when it runs.
+      if (state().client->settle_deliveries() != wire::error::ok) continue;
       if (f.callback != nullptr)
         f.callback(f.stream, next->result, f.argument);
       else

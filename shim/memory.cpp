@@ -8,6 +8,7 @@
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/log.hpp"
+#include "shim/pinned.hpp"
 #include "shim/reservations.hpp"
 
 namespace gpuwire::shim {
@@ -103,9 +104,11 @@ void release_range(const memory_range& range) {
       addresses().give_back(range.base, range.bytes);
       break;
     case memory_kind::pinned:
+      release_mirror(range);
       ::munmap(reinterpret_cast<void*>(range.base), static_cast<std::size_t>(range.bytes));
       break;
     case memory_kind::registered:
+      release_mirror(range);
       break;
   }
 }
@@ -308,7 +311,10 @@ CUresult cuMemHostUnregister(void* p) {
   const auto range = state().memory.find(address);
   if (!range || range->base != address || range->value.kind != memory_kind::registered)
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  return state().memory.erase(address) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  const auto taken = state().memory.erase(address);
+  if (!taken) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  release_range(*taken);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {

@@ -5,6 +5,7 @@
 
 #include "shim/host_functions.hpp"
 #include "shim/log.hpp"
+#include "shim/pinned.hpp"
 #include "shim/state.hpp"
 #include "shim/streams.hpp"
 #include "wire/generated/call_table.hpp"
@@ -49,6 +50,23 @@ void take(const msg::host_call::request& m, std::uint32_t) {
   take_host_call(m);
 }
 
+void take(const msg::delivery_data::request& m, std::uint32_t) {
+  if (!state().client->deliver(m.sequence, {m.data.data, static_cast<std::size_t>(m.data.size)}))
+    log_debug("the server delivers data that nobody asked for");
+}
+
+void take(const msg::delivery_over::request& m, std::uint32_t) {
+  auto& client = *state().client;
+  if (m.dropped)
+    client.withdraw_delivery(m.sequence);
+  else if (!client.announce_delivery(m.sequence))
+    log_debug("the server announces a delivery twice");
+}
+
+void take(const msg::upload_wanted::request& m, std::uint32_t) {
+  take_upload_wanted(m.sequence);
+}
+
 template <class Push>
 bool decode_and_take(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   if (call != Push::call_id) return false;
@@ -66,7 +84,10 @@ void handle_push(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   const bool known = decode_and_take<msg::credit>(call, lane, body) ||
                      decode_and_take<msg::printf>(call, lane, body) ||
                      decode_and_take<msg::posted_error>(call, lane, body) ||
-                     decode_and_take<msg::host_call>(call, lane, body);
+                     decode_and_take<msg::host_call>(call, lane, body) ||
+                     decode_and_take<msg::delivery_data>(call, lane, body) ||
+                     decode_and_take<msg::delivery_over>(call, lane, body) ||
+                     decode_and_take<msg::upload_wanted>(call, lane, body);
   if (!known) log_debug("a notice of the server has the unknown number {:#x}", call);
 }
 

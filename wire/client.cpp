@@ -8,6 +8,7 @@
 
 #include "wire/bulk_sender.hpp"
 #include "wire/command_stream.hpp"
+#include "wire/delivery_board.hpp"
 #include "wire/frame_buffer.hpp"
 #include "wire/limits.hpp"
 #include "wire/net/connect.hpp"
@@ -35,10 +36,25 @@ class session_client final : public client {
   const std::string& state_text() const override { return state_.text(); }
   const std::string& server_name() const override { return name_; }
   statistics stats() const override;
+  error send_upload(std::uint64_t sequence, std::span<const std::byte> data) override;
+  bool deliver(std::uint64_t sequence, std::span<const std::byte> data) override {
+    return deliveries_.deliver(sequence, data);
+  }
+  bool announce_delivery(std::uint64_t sequence) override { return deliveries_.announce(sequence); }
+  void withdraw_delivery(std::uint64_t sequence) override { deliveries_.withdraw(sequence); }
+  error settle_deliveries() override {
+    return deliveries_.wait_announced() ? error::ok : state_.code();
+  }
+  bool is_receiving(std::span<const std::byte> memory) const override {
+    return deliveries_.expects_into(memory);
+  }
 
  protected:
   error append(const command& c, std::size_t body_bytes, const void* message,
                encode_function encode, reply* out, const transfer* t) override;
+  error append_beside(const command& c, std::size_t body_bytes, const void* message,
+                      encode_function encode, std::span<std::byte> into,
+                      std::uint64_t* sequence) override;
   error send_notice(std::uint16_t call, std::uint32_t lane, std::size_t body_bytes,
                     const void* message, encode_function encode) override;
 
@@ -69,6 +85,7 @@ class session_client final : public client {
   reply_board board_{command_, state_, cores_, fail_};
   bulk_sender sender_{state_, threads_};
   outgoing notices_{state_, threads_, fail_};
+  delivery_board deliveries_{state_};
 
   std::atomic<std::uint64_t> pushes_{0};  // handled; written by the side thread
   std::atomic<std::uint32_t> push_epoch_{0}, push_sleepers_{0};
@@ -155,7 +172,32 @@ error session_client::append(const command& c, std::size_t body_bytes, const voi
   if (code != error::ok) return code;
   stream_.note_reply(board_.last_reply());
   out->position = end;
-  return wait_for_pushes(w.push_mark);
+  code = wait_for_pushes(w.push_mark);
+  return code == error::ok ? settle_deliveries() : code;
+}
+
+error session_client::append_beside(const command& c, std::size_t body_bytes, const void* message,
+                                    encode_function encode, std::span<std::byte> into,
+                                    std::uint64_t* sequence) {
+  if (!state_.ok()) return state_.code();
+  if (body_bytes > limits::frame_bytes_max) return error::limit_exceeded;
+  command_stream::record r{frame_kind::command_posted, 0, c, body_bytes, message, encode};
+  if (sequence) r.flags = frame_flags::bulk;
+  std::uint64_t end = 0;
+  return stream_.append(
+      r,
+      [&](std::uint64_t given) {
+        if (sequence)
+          *sequence = given;
+        else
+          deliveries_.add(given, into);
+      },
+      end);
+}
+
+error session_client::send_upload(std::uint64_t sequence, std::span<const std::byte> data) {
+  const auto code = flush();
+  return code == error::ok ? send_bulk(sequence, data) : code;
 }
 
 error session_client::send_bulk(std::uint64_t sequence, std::span<const std::byte> data) {
@@ -260,18 +302,22 @@ void session_client::read_bulk(net::socket& connection) {
     auto result = connection.receive_all(std::as_writable_bytes(std::span(&header, 1)));
     if (result.status != net::io::done)
       return fail(error::connection_lost, net::error_text(result));
+    const auto sequence = header.command_sequence;
     const bool sane =
         header.bytes >= 1 && header.bytes <= limits::bulk_chunk_bytes && header.flags == 0;
-    const auto place =
-        sane ? board_.chunk_place(header.command_sequence, header.offset, header.bytes)
-             : std::span<std::byte>();
+    auto place = sane ? board_.chunk_place(sequence, header.offset, header.bytes)
+                      : std::span<std::byte>();
+    const bool for_caller = !place.empty();
+    if (sane && !for_caller) place = deliveries_.chunk_place(sequence, header.offset, header.bytes);
     if (place.empty())
       return fail(error::protocol_violation, "the server sent bulk data that nobody waits for");
     result = connection.receive_all(place);
-    board_.chunk_done(header.command_sequence, result.status == net::io::done);
+    if (for_caller) board_.chunk_done(sequence, result.status == net::io::done);
     bulk_received_.fetch_add(result.bytes, std::memory_order_relaxed);
     if (result.status != net::io::done)
       return fail(error::connection_lost, net::error_text(result));
+    if (!for_caller && deliveries_.chunk_done(sequence, header.bytes) && options_.on_received)
+      options_.on_received(sequence);
   }
 }
 
@@ -292,6 +338,7 @@ void session_client::release_everybody() {
   shut_down_sockets();
   stream_.wake_writer();
   board_.release_all();
+  deliveries_.release_all();
   sender_.release_all();
   push_epoch_.fetch_add(1);
   unpark_all(push_epoch_);

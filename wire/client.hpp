@@ -31,6 +31,7 @@ struct client_options {
   bool loopback_cubic = false;                         // ask for cubic on loopback sockets (measuring)
   std::vector<std::pair<std::string, std::string>> environment;  // the allow-listed CUDA_* variables of the process
   std::function<void(std::uint16_t call, std::uint32_t lane, decoder& body)> on_push;  // side thread; must not block; decoder valid inside only
+  std::function<void(std::uint64_t sequence)> on_received;  // a bulk thread: all of a delivery is in; must not block
   std::function<void(error code, const std::string& text)> on_lost;  // once, any thread, after waiting callers were released
   std::uint64_t process_key = 0;  // the same for all connections of one process, so that the server can join them
 };
@@ -85,6 +86,26 @@ class client {
     return append(c, encoded_bytes(m), &m, &encode_thunk<Message>, &out, &t);
   }
 
+  // As post(). Data will come into this memory without anybody waiting for it, see settle_deliveries().
+  template <class Message>
+  [[nodiscard]] error post_receiving(const command& c, const Message& m, std::span<std::byte> into) {
+    return append_beside(c, encoded_bytes(m), &m, &encode_thunk<Message>, into, nullptr);
+  }
+  // As post(). Bulk data belongs to the command: send_upload() has to follow, with the sequence it was given.
+  template <class Message>
+  [[nodiscard]] error post_upload(const command& c, const Message& m, std::uint64_t& sequence) {
+    return append_beside(c, encoded_bytes(m), &m, &encode_thunk<Message>, {}, &sequence);
+  }
+  virtual error send_upload(std::uint64_t sequence, std::span<const std::byte> data) = 0;  // waits while sockets are full
+
+  // Deliveries, by the sequence of the command that asked for them. Side thread: false if there is none that fits.
+  virtual bool deliver(std::uint64_t sequence, std::span<const std::byte> data) = 0;
+  virtual bool announce_delivery(std::uint64_t sequence) = 0;   // the server has sent all of it
+  virtual void withdraw_delivery(std::uint64_t sequence) = 0;   // it will not come
+  // Waits until all deliveries are in that the server has sent. Every call() does so before it returns.
+  virtual error settle_deliveries() = 0;
+  virtual bool is_receiving(std::span<const std::byte> memory) const = 0;  // something will still come into it
+
   // Says something beside the ordered stream: it overtakes commands, and those are not sent for it. Does not wait.
   template <class Message>
   [[nodiscard]] error notify(std::uint16_t call, std::uint32_t lane, const Message& m) {
@@ -111,6 +132,9 @@ class client {
   // out == nullptr: posted.
   virtual error append(const command& c, std::size_t body_bytes, const void* message, encode_function encode,
                        reply* out, const transfer* t) = 0;
+  // sequence == nullptr: memory for a delivery; else a command with bulk data.
+  virtual error append_beside(const command& c, std::size_t body_bytes, const void* message, encode_function encode,
+                              std::span<std::byte> into, std::uint64_t* sequence) = 0;
   virtual error send_notice(std::uint16_t call, std::uint32_t lane, std::size_t body_bytes, const void* message,
                             encode_function encode) = 0;
 };

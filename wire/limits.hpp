@@ -21,6 +21,19 @@ inline constexpr std::uint32_t reply_bytes_max = 64u << 20;
 inline constexpr std::uint32_t light_body_bytes_max = 8u << 20;
 inline constexpr std::uint32_t bulk_chunk_bytes = 2u << 20;
 
+// Asynchronous copies from pinned memory: from this size on they are sent beside the stream; in how many segments the
+// server's stream takes them, which decides how many operations both ends count.
+inline constexpr std::uint64_t upload_bytes_min = 64u << 10;
+inline constexpr std::uint64_t upload_segments_max = 16;
+constexpr std::uint64_t upload_segment_bytes(std::uint64_t bytes) {
+  const std::uint64_t chunks = (bytes + bulk_chunk_bytes - 1) / bulk_chunk_bytes;
+  return (chunks + upload_segments_max - 1) / upload_segments_max * bulk_chunk_bytes;
+}
+constexpr std::uint64_t upload_operations(std::uint64_t bytes) {
+  const std::uint64_t segment = upload_segment_bytes(bytes);
+  return 2 * ((bytes + segment - 1) / segment) + 2;
+}
+
 inline constexpr std::uint32_t bulk_connections_max = 4;
 
 // Client: commands appended and not yet taken by the socket.

@@ -42,6 +42,7 @@ class socket_session final : public server_session {
   }
   error send_bulk(std::uint64_t sequence, std::uint64_t offset,
                   std::span<const std::byte> data) override;
+  error send_unasked_bulk(std::uint64_t sequence, std::span<const std::byte> data) override;
 
  protected:
   error send_reply(std::uint64_t answers, std::uint32_t lane, std::int32_t result,
@@ -213,6 +214,13 @@ error socket_session::send_bulk(std::uint64_t sequence, std::uint64_t offset,
   std::lock_guard lock(chunks_mutex_);
   chunks_sent_[sequence] += chunks;
   return error::ok;
+}
+
+error socket_session::send_unasked_bulk(std::uint64_t sequence, std::span<const std::byte> data) {
+  std::uint32_t chunks = 0;
+  const auto result = sender_.send(sequence, 0, data, chunks);
+  if (result.status != net::io::done) fail(error::connection_lost, net::error_text(result));
+  return state_.code();
 }
 
 std::uint32_t socket_session::take_chunk_count(std::uint64_t sequence) {

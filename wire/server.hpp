@@ -77,6 +77,8 @@ class server_session {
   // and with them all that is behind them: every command with the bulk flag needs this call, a refused one with a null
   // sink, which throws the data away.
   virtual void expect_bulk(std::uint64_t command_sequence, std::shared_ptr<bulk_sink> sink, std::uint64_t total_bytes) = 0;
+  // Bulk data that no reply covers: the client expects it since the posted command with this sequence. Blocks as below.
+  virtual error send_unasked_bulk(std::uint64_t command_sequence, std::span<const std::byte> data) = 0;
   // Outgoing bulk data; blocks while the socket is full, so never on the executor. Before the reply that covers it.
   virtual error send_bulk(std::uint64_t command_sequence, std::uint64_t offset, std::span<const std::byte> data) = 0;
 

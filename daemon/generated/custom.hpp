@@ -10,6 +10,7 @@ namespace gpuwire::daemon::custom {
 
 outcome exec_affinity(call_context& c, const msg::exec_affinity::request& q);
 outcome sm_map(call_context& c, const msg::sm_map::request& q);
+outcome cuEventQuery(call_context& c, const msg::cuEventQuery::request& q);
 outcome capture_begin(call_context& c, const msg::capture_begin::request& q);
 outcome capture_end(call_context& c, const msg::capture_end::request& q);
 outcome capture_mode(call_context& c, const msg::capture_mode::request& q);
@@ -40,6 +41,10 @@ outcome green_create(call_context& c, const msg::green_create::request& q);
 outcome green_destroy(call_context& c, const msg::green_destroy::request& q);
 outcome green_stream(call_context& c, const msg::green_stream::request& q);
 outcome host_function(call_context& c, const msg::host_function::request& q);
+outcome mirror_create(call_context& c, const msg::mirror_create::request& q);
+outcome mirror_release(call_context& c, const msg::mirror_release::request& q);
+outcome deliver(call_context& c, const msg::deliver::request& q);
+outcome upload_from_mirror(call_context& c, const msg::upload_from_mirror::request& q);
 outcome session_open(call_context& c, const msg::session_open::request& q);
 outcome lane_end(call_context& c, const msg::lane_end::request& q);
 outcome sync(call_context& c, const msg::sync::request& q);
@@ -86,6 +91,7 @@ outcome pool_of_location(call_context& c, const msg::pool_of_location::request& 
 outcome pool_set_location(call_context& c, const msg::pool_set_location::request& q);
 outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& q);
 outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
+outcome cuStreamQuery(call_context& c, const msg::cuStreamQuery::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
 
 }  // namespace gpuwire::daemon::custom

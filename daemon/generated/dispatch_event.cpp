@@ -14,12 +14,7 @@ namespace gpuwire::daemon::dispatch {
 outcome cuEventQuery(call_context& c, wire::decoder& in) {
   msg::cuEventQuery::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuEventQuery;
-  if (!driver_function) return c.finish<msg::cuEventQuery>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUevent hEvent_value = c.native<handle_kind::event>(q.hEvent);
-  if (c.failed()) return c.finish<msg::cuEventQuery>(c.failure(), {});
-  const CUresult result = driver_function(hEvent_value);
-  return c.finish<msg::cuEventQuery>(result, {});
+  return custom::cuEventQuery(c, q);
 }
 
 outcome cuEventElapsedTime(call_context& c, wire::decoder& in) {

@@ -17,4 +17,28 @@ outcome host_function(call_context& c, wire::decoder& in) {
   return custom::host_function(c, q);
 }
 
+outcome mirror_create(call_context& c, wire::decoder& in) {
+  msg::mirror_create::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::mirror_create(c, q);
+}
+
+outcome mirror_release(call_context& c, wire::decoder& in) {
+  msg::mirror_release::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::mirror_release(c, q);
+}
+
+outcome deliver(call_context& c, wire::decoder& in) {
+  msg::deliver::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::deliver(c, q);
+}
+
+outcome upload_from_mirror(call_context& c, wire::decoder& in) {
+  msg::upload_from_mirror::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::upload_from_mirror(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

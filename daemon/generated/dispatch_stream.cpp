@@ -14,12 +14,7 @@ namespace gpuwire::daemon::dispatch {
 outcome cuStreamQuery(call_context& c, wire::decoder& in) {
   msg::cuStreamQuery::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuStreamQuery;
-  if (!driver_function) return c.finish<msg::cuStreamQuery>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUstream hStream_value = c.stream(q.hStream);
-  if (c.failed()) return c.finish<msg::cuStreamQuery>(c.failure(), {});
-  const CUresult result = driver_function(hStream_value);
-  return c.finish<msg::cuStreamQuery>(result, {});
+  return custom::cuStreamQuery(c, q);
 }
 
 outcome cuStreamGetId(call_context& c, wire::decoder& in) {

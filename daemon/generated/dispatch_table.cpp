@@ -76,6 +76,10 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuGreenCtxRecordEvent::call_id: return &dispatch::cuGreenCtxRecordEvent;
     case msg::cuGreenCtxWaitEvent::call_id: return &dispatch::cuGreenCtxWaitEvent;
     case msg::host_function::call_id: return &dispatch::host_function;
+    case msg::mirror_create::call_id: return &dispatch::mirror_create;
+    case msg::mirror_release::call_id: return &dispatch::mirror_release;
+    case msg::deliver::call_id: return &dispatch::deliver;
+    case msg::upload_from_mirror::call_id: return &dispatch::upload_from_mirror;
     case msg::cuProfilerStart::call_id: return &dispatch::cuProfilerStart;
     case msg::cuProfilerStop::call_id: return &dispatch::cuProfilerStop;
     case msg::session_open::call_id: return &dispatch::session_open;

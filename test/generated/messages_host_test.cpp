@@ -17,3 +17,43 @@ TEST_CASE("host_call_done survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::host_call_done::request>();
   gpuwire::test::probe<gpuwire::msg::host_call_done::reply>();
 }
+
+TEST_CASE("mirror_create survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::mirror_create::request>();
+  gpuwire::test::probe<gpuwire::msg::mirror_create::reply>();
+}
+
+TEST_CASE("mirror_release survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::mirror_release::request>();
+  gpuwire::test::probe<gpuwire::msg::mirror_release::reply>();
+}
+
+TEST_CASE("deliver survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::deliver::request>();
+  gpuwire::test::probe<gpuwire::msg::deliver::reply>();
+}
+
+TEST_CASE("delivery_data survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::delivery_data::request>();
+  gpuwire::test::probe<gpuwire::msg::delivery_data::reply>();
+}
+
+TEST_CASE("delivery_over survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::delivery_over::request>();
+  gpuwire::test::probe<gpuwire::msg::delivery_over::reply>();
+}
+
+TEST_CASE("delivery_received survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::delivery_received::request>();
+  gpuwire::test::probe<gpuwire::msg::delivery_received::reply>();
+}
+
+TEST_CASE("upload_from_mirror survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::upload_from_mirror::request>();
+  gpuwire::test::probe<gpuwire::msg::upload_from_mirror::reply>();
+}
+
+TEST_CASE("upload_wanted survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::upload_wanted::request>();
+  gpuwire::test::probe<gpuwire::msg::upload_wanted::reply>();
+}

@@ -69,4 +69,171 @@ struct host_call_done {
   };
 };
 
+struct mirror_create {
+  static constexpr std::uint16_t call_id = 0x0078;
+  static constexpr const char* name = "mirror_create";
+  static constexpr std::uint64_t fingerprint = 0x854646aa2a6723fc;
+  struct request {
+    std::uint64_t range{};
+    std::uint64_t address{};
+    std::uint64_t bytes{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.range);
+      v(self.address);
+      v(self.bytes);
+    }
+  };
+  struct reply {
+    bool at_client_address{};
+    bool takes_uploads{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.at_client_address);
+      v(self.takes_uploads);
+    }
+  };
+};
+
+struct mirror_release {
+  static constexpr std::uint16_t call_id = 0x0079;
+  static constexpr const char* name = "mirror_release";
+  static constexpr std::uint64_t fingerprint = 0x3e3f25675a105eb3;
+  struct request {
+    std::uint64_t range{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.range);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct deliver {
+  static constexpr std::uint16_t call_id = 0x007a;
+  static constexpr const char* name = "deliver";
+  static constexpr std::uint64_t fingerprint = 0x3b75cadce3003f78;
+  struct request {
+    std::uint64_t source{};
+    std::uint64_t stream{};
+    std::uint64_t range{};
+    std::uint64_t offset{};
+    std::uint64_t bytes{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.source);
+      v(self.stream);
+      v(self.range);
+      v(self.offset);
+      v(self.bytes);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct delivery_data {
+  static constexpr std::uint16_t call_id = 0x007b;
+  static constexpr const char* name = "delivery_data";
+  static constexpr std::uint64_t fingerprint = 0x8ef338a70984675a;
+  struct request {
+    std::uint64_t sequence{};
+    wire::bytes_view data{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.sequence);
+      v(self.data);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct delivery_over {
+  static constexpr std::uint16_t call_id = 0x007c;
+  static constexpr const char* name = "delivery_over";
+  static constexpr std::uint64_t fingerprint = 0xc0523b0439c9f1a7;
+  struct request {
+    std::uint64_t sequence{};
+    bool dropped{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.sequence);
+      v(self.dropped);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct delivery_received {
+  static constexpr std::uint16_t call_id = 0x007d;
+  static constexpr const char* name = "delivery_received";
+  static constexpr std::uint64_t fingerprint = 0x69bc2bdd80eb3216;
+  struct request {
+    std::uint64_t sequence{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.sequence);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct upload_from_mirror {
+  static constexpr std::uint16_t call_id = 0x007e;
+  static constexpr const char* name = "upload_from_mirror";
+  static constexpr std::uint64_t fingerprint = 0xb12a27346cf92a1d;
+  struct request {
+    std::uint64_t destination{};
+    std::uint64_t stream{};
+    std::uint64_t range{};
+    std::uint64_t offset{};
+    std::uint64_t bytes{};
+    bool when_reached{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.destination);
+      v(self.stream);
+      v(self.range);
+      v(self.offset);
+      v(self.bytes);
+      v(self.when_reached);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct upload_wanted {
+  static constexpr std::uint16_t call_id = 0x007f;
+  static constexpr const char* name = "upload_wanted";
+  static constexpr std::uint64_t fingerprint = 0xc6272ab3720d5407;
+  struct request {
+    std::uint64_t sequence{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.sequence);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 }  // namespace gpuwire::msg
