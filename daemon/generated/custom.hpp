@@ -90,8 +90,8 @@ outcome pool_get_access(call_context& c, const msg::pool_get_access::request& q)
 outcome pool_of_location(call_context& c, const msg::pool_of_location::request& q);
 outcome pool_set_location(call_context& c, const msg::pool_set_location::request& q);
 outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& q);
-outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
 outcome cuStreamQuery(call_context& c, const msg::cuStreamQuery::request& q);
+outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
 
 }  // namespace gpuwire::daemon::custom
