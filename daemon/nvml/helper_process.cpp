@@ -43,6 +43,10 @@ bool nvml_helper::ready(std::string& problem) {
 bool nvml_helper::hand_over(int fd, std::uint64_t process_key) {
   const nvml::notice n{nvml::notice_kind::connection, 0, process_key};
   if (tell(n, fd)) return true;
+  if (control_ && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    log_warning("connection dropped: the NVML helper has too much to do");
+    return false;
+  }
   // It was about to end for want of work: the next one takes the connection.
   control_.reset();
   std::string problem;
