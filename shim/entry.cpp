@@ -54,6 +54,8 @@ CUresult exception_result(const char* name) {
 
 void say_failure(const char* name, CUresult result) {
   if (result == CUDA_ERROR_NOT_READY) return;  // an answer rather than a failure
+  // The parent may have been inside the log when it forked.
+  if (guard::in_forked_child()) return;
   note_failure(name, result);
   if (debug_log_wanted()) log_debug("{} gives {}", name, static_cast<int>(result));
 }

@@ -154,8 +154,9 @@ CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) {
-  if (iterator_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+// The flags are reserved, and the driver does not look at them here.
+CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
+  if (iterator_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   log_store& s = store();
   std::lock_guard lock(s.mutex);
   *iterator_out = s.end();
