@@ -31,10 +31,8 @@ bool contains_kind(const graph& which, bool (*wanted)(CUgraphNodeType)) {
 kernel_payload kernel_from(const CUDA_KERNEL_NODE_PARAMS* parameters) {
   require(parameters != nullptr);
   const auto& p = *parameters;
-  const launch_shape shape{{p.gridDimX, p.gridDimY, p.gridDimZ},
-                           {p.blockDimX, p.blockDimY, p.blockDimZ},
-                           p.sharedMemBytes,
-                           false};
+  const auto shape = make_shape({p.gridDimX, p.gridDimY, p.gridDimZ},
+                                {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes);
   auto given = functions().find(p.func);
   CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   require(handle != nullptr, CUDA_ERROR_INVALID_HANDLE);

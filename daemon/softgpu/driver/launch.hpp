@@ -27,6 +27,17 @@ struct launch_shape {
   std::uint64_t cluster_blocks() const { return std::uint64_t{cluster.x} * cluster.y * cluster.z; }
 };
 
+// Without a cluster.
+inline launch_shape make_shape(ptx::dim3 grid, ptx::dim3 block, std::uint32_t dynamic_shared_bytes,
+                               bool cooperative = false) {
+  launch_shape made;
+  made.grid = grid;
+  made.block = block;
+  made.dynamic_shared_bytes = dynamic_shared_bytes;
+  made.cooperative = cooperative;
+  return made;
+}
+
 struct kernel_launch {
   std::shared_ptr<function> which;
   CUkernel kernel = nullptr;  // when the caller named the function by its kernel

@@ -40,7 +40,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridX, unsigned int gridY, un
                         unsigned int blockX, unsigned int blockY, unsigned int blockZ,
                         unsigned int shared_bytes, CUstream stream, void** pointers, void** extra) {
   return with_context([&](context&) {
-    launch(f, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared_bytes, false}, nullptr,
+    launch(f, make_shape({gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared_bytes), nullptr,
            stream, pointers, extra);
     return CUDA_SUCCESS;
   });
@@ -51,8 +51,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridX, unsigned in
                                    unsigned int blockZ, unsigned int shared_bytes, CUstream stream,
                                    void** pointers) {
   return with_context([&](context&) {
-    launch(f, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared_bytes, true}, nullptr,
-           stream, pointers, nullptr);
+    launch(f, make_shape({gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared_bytes, true),
+           nullptr, stream, pointers, nullptr);
     return CUDA_SUCCESS;
   });
 }
@@ -61,10 +61,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** poi
                           void** extra) {
   return with_context([&](context&) {
     require(config != nullptr && (config->numAttrs == 0 || config->attrs != nullptr));
-    launch_shape wanted{{config->gridDimX, config->gridDimY, config->gridDimZ},
-                        {config->blockDimX, config->blockDimY, config->blockDimZ},
-                        config->sharedMemBytes,
-                        false};
+    launch_shape wanted = make_shape({config->gridDimX, config->gridDimY, config->gridDimZ},
+                                     {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                     config->sharedMemBytes);
     std::vector<std::shared_ptr<event>> events;
     for (unsigned at = 0; at < config->numAttrs; ++at)
       apply_attribute(config->attrs[at], wanted, events);
