@@ -21,6 +21,7 @@ int attribute_value_count(CUlaunchAttributeID id) {
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       return 1;
     default:
       return -1;
@@ -66,6 +67,9 @@ CUresult decode_attribute(call_context& c, const msg::launch_attribute& in,
       value.clusterDim.y = static_cast<unsigned>(v[1]);
       value.clusterDim.z = static_cast<unsigned>(v[2]);
       break;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      value.deviceUpdatableKernelNode.deviceUpdatable = v[0];
+      break;
     default:  // every other carried member is one 32-bit integer at the union's start
       value.cooperative = v[0];
       break;
@@ -109,6 +113,10 @@ bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& valu
       storage = {static_cast<std::int32_t>(value.clusterDim.x),
                  static_cast<std::int32_t>(value.clusterDim.y),
                  static_cast<std::int32_t>(value.clusterDim.z)};
+      break;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      out.address = reinterpret_cast<std::uint64_t>(value.deviceUpdatableKernelNode.devNode);
+      storage = {value.deviceUpdatableKernelNode.deviceUpdatable, 0, 0};
       break;
     default:
       storage = {value.cooperative, 0, 0};

@@ -154,6 +154,12 @@ CUresult node_parameters::read(call_context& c,
       }
       return c.failure();
     }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      if (!has(1)) return CUDA_ERROR_INVALID_VALUE;
+      const auto trampoline = c.owner().callbacks.shared_trampoline(word());
+      parameters_.host = {trampoline.function, trampoline.data};
+      return CUDA_SUCCESS;
+    }
     case CU_GRAPH_NODE_TYPE_GRAPH:
       parameters_.graph.graph = c.native<handle_kind::graph>(word());
       take(parameters_.graph.ownership);
@@ -284,6 +290,13 @@ CUresult node_answer::ask(call_context& c, std::uint64_t node_id, CUgraphNode no
       if (d.cuGraphMemsetNodeGetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
       const auto result = d.cuGraphMemsetNodeGetParams(node, &p);
       add(0, p.dst, p.pitch, p.value, p.elementSize, p.width, p.height);
+      return result;
+    }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      CUDA_HOST_NODE_PARAMS p{};
+      if (d.cuGraphHostNodeGetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      const auto result = d.cuGraphHostNodeGetParams(node, &p);
+      add(c.owner().callbacks.function_of(p.userData));
       return result;
     }
     case CU_GRAPH_NODE_TYPE_GRAPH: {

@@ -88,6 +88,25 @@ host_calls::trampoline host_calls::make_trampoline(std::uint64_t id) {
   return {&hold_function, add(std::move(fresh))};
 }
 
+host_calls::trampoline host_calls::shared_trampoline(std::uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto& known = shared_[id];
+  if (known == nullptr) {
+    auto fresh = std::make_unique<record>();
+    fresh->owner = this;
+    fresh->id = id;
+    known = fresh.get();
+    records_[known] = std::move(fresh);
+  }
+  return {&hold_function, known};
+}
+
+std::uint64_t host_calls::function_of(const void* data) {
+  std::lock_guard lock(mutex_);
+  const auto found = records_.find(const_cast<void*>(data));
+  return found == records_.end() ? 0 : found->second->id;
+}
+
 void host_calls::drop_trampoline(void* data) {
   std::lock_guard lock(mutex_);
   records_.erase(data);

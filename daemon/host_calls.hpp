@@ -47,6 +47,10 @@ class host_calls {
     void* data = nullptr;
   };
   trampoline make_trampoline(std::uint64_t id);
+  // One for all nodes that call the same function, kept until the session ends.
+  trampoline shared_trampoline(std::uint64_t id);
+  // The client's number behind the data of a host node; 0: not ours.
+  std::uint64_t function_of(const void* data);
   void drop_trampoline(void* data);
 
   // Side thread: the client's function has returned. A number that is none is ignored.
@@ -84,6 +88,7 @@ class host_calls {
   std::mutex mutex_;
   std::uint64_t last_run_ = 0;
   std::unordered_map<void*, std::unique_ptr<record>> records_;
+  std::unordered_map<std::uint64_t, record*> shared_;       // trampolines of nodes, by the client's number
   std::unordered_map<std::uint64_t, record*> gates_;        // by run
   std::unordered_map<std::uint64_t, waiting_run*> waiting_;  // trampolines, by run
 };

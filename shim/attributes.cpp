@@ -35,6 +35,7 @@ int value_count(CUlaunchAttributeID id) {
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       return 1;
     default:
       return -1;
@@ -81,6 +82,9 @@ bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& valu
           out, storage,
           {as_int(value.clusterDim.x), as_int(value.clusterDim.y), as_int(value.clusterDim.z)});
       break;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      set_values(out, storage, {value.deviceUpdatableKernelNode.deviceUpdatable});
+      break;
     default:  // every other carried member is one 32-bit integer at the union's start
       set_values(out, storage, {value.cooperative});
       break;
@@ -120,6 +124,11 @@ bool decode_attribute(const msg::launch_attribute& in, CUlaunchAttributeValue& v
       value.clusterDim.x = as_unsigned(v[0]);
       value.clusterDim.y = as_unsigned(v[1]);
       value.clusterDim.z = as_unsigned(v[2]);
+      break;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      value.deviceUpdatableKernelNode.deviceUpdatable = v[0];
+      // Meant for kernels, which hand it back to the device: the number passes unchanged.
+      value.deviceUpdatableKernelNode.devNode = reinterpret_cast<CUgraphDeviceNode>(in.address);
       break;
     default:
       value.cooperative = v[0];

@@ -97,6 +97,7 @@ CUresult converted(graph_parameters& out, const Parameters* p, const Convert& co
 }
 const auto kernel_v1 = [](const CUDA_KERNEL_NODE_PARAMS_v1& p) { return as_v3(p); };
 const auto kernel_v2 = [](const CUDA_KERNEL_NODE_PARAMS_v2& p) { return as_v3(p); };
+const auto host = [](const CUDA_HOST_NODE_PARAMS_v1& p) { return CUDA_HOST_NODE_PARAMS_v2{p.fn, p.userData}; };
 const auto batch = [](const CUDA_BATCH_MEM_OP_NODE_PARAMS_v1& p) { return as_v2(p); };
 
 CUresult copy_of(graph_parameters& out, const CUDA_MEMCPY3D* p, CUcontext context) {
@@ -150,6 +151,13 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
   graph_parameters p;
   return add({phGraphNode, hGraph, dependencies, nullptr, numDependencies},
              fill_of(p, memsetParams, ctx), p);
+}
+CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                            const CUgraphNode* dependencies, std::size_t numDependencies,
+                            const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  graph_parameters p;
+  return add({phGraphNode, hGraph, dependencies, nullptr, numDependencies},
+             converted(p, nodeParams, host), p);
 }
 CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                                   const CUgraphNode* dependencies, std::size_t numDependencies,
@@ -226,6 +234,10 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
   graph_parameters p;
   return set(hNode, fill_of(p, nodeParams, nullptr), p);
 }
+CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  graph_parameters p;
+  return set(hNode, converted(p, nodeParams, host), p);
+}
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
   graph_parameters p;
   return set(hNode, p.set_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event), p);
@@ -268,6 +280,11 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
                                         CUcontext ctx) {
   graph_parameters p;
   return set_in_exec(hGraphExec, hNode, fill_of(p, memsetParams, ctx), p);
+}
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  graph_parameters p;
+  return set_in_exec(hGraphExec, hNode, converted(p, nodeParams, host), p);
 }
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             CUgraph childGraph) {

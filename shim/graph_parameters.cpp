@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shim/host_functions.hpp"
 #include "shim/images.hpp"
 #include "shim/memory.hpp"
 
@@ -101,6 +102,15 @@ CUresult graph_parameters::set(const CUDA_MEMSET_NODE_PARAMS_v2& p) {
   begin(CU_GRAPH_NODE_TYPE_MEMSET);
   add(id_of(p.ctx), p.dst, p.pitch, p.value, p.elementSize, p.width, p.height);
   return CUDA_SUCCESS;
+}
+
+CUresult graph_parameters::set(const CUDA_HOST_NODE_PARAMS_v2& p) {
+  begin(CU_GRAPH_NODE_TYPE_HOST);
+  if (p.fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t id = 0;
+  const CUresult r = host_function_of_nodes(p.fn, p.userData, id);
+  add(id);
+  return r;
 }
 
 CUresult graph_parameters::set_child(CUgraph graph, unsigned ownership) {
@@ -214,6 +224,7 @@ CUresult graph_parameters::set(const CUgraphNodeParams& p) {
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return set(p.conditional);
     case CU_GRAPH_NODE_TYPE_HOST:
+      return set(p.host);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return refuse("a graph node of this type");

@@ -21,6 +21,7 @@ class graph_parameters {
   CUresult set(const CUDA_KERNEL_NODE_PARAMS_v3& p);
   CUresult set(const CUDA_MEMCPY3D& copy, CUcontext context);
   CUresult set(const CUDA_MEMSET_NODE_PARAMS_v2& p);
+  CUresult set(const CUDA_HOST_NODE_PARAMS_v2& p);
   CUresult set_child(CUgraph graph, unsigned ownership);
   CUresult set_empty();
   CUresult set_event(CUgraphNodeType type, CUevent event);

@@ -13,6 +13,7 @@
 #include "shim/generated/custom.hpp"
 #include "shim/graph_parameters.hpp"
 #include "shim/graphs.hpp"
+#include "shim/host_functions.hpp"
 #include "shim/images.hpp"
 
 namespace gpuwire::shim {
@@ -158,6 +159,17 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* 
   auto& p = *nodeParams;
   read.next();
   read(p.dst), read(p.pitch), read(p.value), read(p.elementSize), read(p.width), read(p.height);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
+  if (hNode == nullptr || nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto a = ask(hNode, CU_GRAPH_NODE_TYPE_HOST);
+  if (a.result != CUDA_SUCCESS) return a.result;
+  const auto known = find_host_function(word_reader(a.body.parameters.front().words).next());
+  if (!known) return CUDA_ERROR_UNKNOWN;
+  nodeParams->fn = known->function;
+  nodeParams->userData = known->argument;
   return CUDA_SUCCESS;
 }
 

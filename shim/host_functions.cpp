@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -23,6 +24,11 @@ struct wanted_run {
   CUresult result = CUDA_SUCCESS;
 };
 
+// Until it has run, what the program's memory will hold is open.
+bool decides_memory(const host_function& f) {
+  return f.once && !f.destructor;
+}
+
 class function_table {
  public:
   CUresult add(const host_function& f, std::uint64_t& id) {
@@ -34,22 +40,28 @@ class function_table {
     }
     id = ++last_id_;
     functions_.emplace(id, f);
-    if (f.once) pending_.fetch_add(1, std::memory_order_relaxed);
+    if (decides_memory(f)) pending_.fetch_add(1, std::memory_order_relaxed);
     return CUDA_SUCCESS;
+  }
+
+  std::optional<host_function> find(std::uint64_t id) {
+    std::lock_guard lock(mutex_);
+    const auto found = functions_.find(id);
+    return found == functions_.end() ? std::nullopt : std::optional(found->second);
   }
 
   void forget(std::uint64_t id) {
     std::lock_guard lock(mutex_);
     const auto found = functions_.find(id);
     if (found == functions_.end()) return;
-    if (found->second.once) pending_.fetch_sub(1, std::memory_order_relaxed);
+    if (decides_memory(found->second)) pending_.fetch_sub(1, std::memory_order_relaxed);
     functions_.erase(found);
   }
 
   void forget_context(std::uint32_t context) {
     std::lock_guard lock(mutex_);
     std::erase_if(functions_, [&](const auto& entry) {
-      if (!entry.second.once || entry.second.context != context) return false;
+      if (!decides_memory(entry.second) || entry.second.context != context) return false;
       pending_.fetch_sub(1, std::memory_order_relaxed);
       return true;
     });
@@ -87,7 +99,7 @@ class function_table {
         f.callback(f.stream, next->result, f.argument);
       else
         f.function(f.argument);
-      if (f.once) pending_.fetch_sub(1, std::memory_order_release);
+      if (decides_memory(f)) pending_.fetch_sub(1, std::memory_order_release);
       msg::host_call_done::request m;
       m.run = next->run;
       // A lost connection has told everybody already.
@@ -135,6 +147,25 @@ CUresult register_host_function(const host_function& f, std::uint64_t& id) {
 }
 void forget_host_function(std::uint64_t id) {
   table().forget(id);
+}
+std::optional<host_function> find_host_function(std::uint64_t id) {
+  return table().find(id);
+}
+CUresult host_function_of_nodes(CUhostFn function, void* argument, std::uint64_t& id) {
+  static std::mutex mutex;
+  static auto* known = new std::map<std::pair<CUhostFn, void*>, std::uint64_t>;
+  std::lock_guard lock(mutex);
+  if (const auto found = known->find({function, argument}); found != known->end()) {
+    id = found->second;
+    return CUDA_SUCCESS;
+  }
+  host_function f;
+  f.function = function;
+  f.argument = argument;
+  f.once = false;
+  const CUresult r = register_host_function(f, id);
+  if (r == CUDA_SUCCESS) known->emplace(std::pair(function, argument), id);
+  return r;
 }
 void forget_host_functions_of(std::uint32_t context) {
   table().forget_context(context);

@@ -10,6 +10,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "wire/generated/messages_host.hpp"
 
@@ -22,12 +23,17 @@ struct host_function {
   CUstream stream = nullptr;  // as the program named it
   std::uint32_t context = 0;  // index of the stream's
   bool once = true;           // forgotten with its run; else by forget_host_function()
+  bool destructor = false;    // of a user object, which decides over no memory of the GPU's
 };
 
 // The number for the server. Starts the thread when there is none yet: CUDA_ERROR_OUT_OF_MEMORY if
 // the system refuses one.
 CUresult register_host_function(const host_function& f, std::uint64_t& id);
 void forget_host_function(std::uint64_t id);
+// For graph nodes: a function keeps its number as long as the process lives.
+CUresult host_function_of_nodes(CUhostFn function, void* argument, std::uint64_t& id);
+// Nothing for a number that is none.
+std::optional<host_function> find_host_function(std::uint64_t id);
 
 // A context is gone: what was launched in it and did not run will not.
 void forget_host_functions_of(std::uint32_t context);

@@ -156,6 +156,30 @@ outcome cuDeviceGraphMemTrim(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuDeviceGraphMemTrim>(result, {});
 }
 
+outcome cuGraphRetainUserObject(call_context& c, wire::decoder& in) {
+  msg::cuGraphRetainUserObject::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphRetainUserObject;
+  if (!driver_function) return c.finish<msg::cuGraphRetainUserObject>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUgraph graph_value = c.native<handle_kind::graph>(q.graph);
+  const CUuserObject object_value = c.native<handle_kind::user_object>(q.object);
+  if (c.failed()) return c.finish<msg::cuGraphRetainUserObject>(c.failure(), {});
+  const CUresult result = driver_function(graph_value, object_value, static_cast<unsigned int>(q.count), static_cast<unsigned int>(q.flags));
+  return c.finish<msg::cuGraphRetainUserObject>(result, {});
+}
+
+outcome cuGraphReleaseUserObject(call_context& c, wire::decoder& in) {
+  msg::cuGraphReleaseUserObject::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  const auto driver_function = c.driver().cuGraphReleaseUserObject;
+  if (!driver_function) return c.finish<msg::cuGraphReleaseUserObject>(CUDA_ERROR_NOT_SUPPORTED, {});
+  const CUgraph graph_value = c.native<handle_kind::graph>(q.graph);
+  const CUuserObject object_value = c.native<handle_kind::user_object>(q.object);
+  if (c.failed()) return c.finish<msg::cuGraphReleaseUserObject>(c.failure(), {});
+  const CUresult result = driver_function(graph_value, object_value, static_cast<unsigned int>(q.count));
+  return c.finish<msg::cuGraphReleaseUserObject>(result, {});
+}
+
 outcome capture_begin(call_context& c, wire::decoder& in) {
   msg::capture_begin::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
@@ -292,6 +316,24 @@ outcome graph_memory_set(call_context& c, wire::decoder& in) {
   msg::graph_memory_set::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
   return custom::graph_memory_set(c, q);
+}
+
+outcome user_object_create(call_context& c, wire::decoder& in) {
+  msg::user_object_create::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::user_object_create(c, q);
+}
+
+outcome user_object_retain(call_context& c, wire::decoder& in) {
+  msg::user_object_retain::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::user_object_retain(c, q);
+}
+
+outcome user_object_release(call_context& c, wire::decoder& in) {
+  msg::user_object_release::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::user_object_release(c, q);
 }
 
 }  // namespace gpuwire::daemon::dispatch

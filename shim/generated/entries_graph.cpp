@@ -81,6 +81,12 @@ GPUWIRE_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgrap
 
 GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresSignalNode"); }
 GPUWIRE_EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *) { return refuse("cuGraphAddExternalSemaphoresWaitNode"); }
+GPUWIRE_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphAddHostNode", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
   return enter("cuGraphAddKernelNode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
@@ -276,6 +282,12 @@ GPUWIRE_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *
   });
 }
 
+GPUWIRE_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphExecHostNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
   return enter("cuGraphExecKernelNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
     return custom::cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
@@ -343,6 +355,18 @@ GPUWIRE_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size
 GPUWIRE_EXPORT CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes) {
   return enter("cuGraphGetRootNodes", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphHostNodeGetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphHostNodeGetParams(hNode, nodeParams);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams) {
+  return enter("cuGraphHostNodeSetParams", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuGraphHostNodeSetParams(hNode, nodeParams);
   });
 }
 
@@ -542,6 +566,17 @@ GPUWIRE_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParam
   });
 }
 
+GPUWIRE_EXPORT CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
+  return enter("cuGraphReleaseUserObject", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    msg::cuGraphReleaseUserObject::request q;
+    q.graph = id_of(graph);
+    q.object = id_of(object);
+    q.count = static_cast<std::uint32_t>(count);
+    const auto r = call<msg::cuGraphReleaseUserObject>(q);
+    return r.result;
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies) {
   return enter("cuGraphRemoveDependencies", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
     return custom::cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
@@ -551,6 +586,18 @@ GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphN
 GPUWIRE_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies) {
   return enter("cuGraphRemoveDependencies_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
     return custom::cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
+  return enter("cuGraphRetainUserObject", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    msg::cuGraphRetainUserObject::request q;
+    q.graph = id_of(graph);
+    q.object = id_of(object);
+    q.count = static_cast<std::uint32_t>(count);
+    q.flags = static_cast<std::uint32_t>(flags);
+    const auto r = call<msg::cuGraphRetainUserObject>(q);
+    return r.result;
   });
 }
 
@@ -678,6 +725,24 @@ GPUWIRE_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStre
 GPUWIRE_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   return enter("cuThreadExchangeStreamCaptureMode", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuThreadExchangeStreamCaptureMode(mode);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
+  return enter("cuUserObjectCreate", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
+  return enter_anytime("cuUserObjectRelease", [&]() -> CUresult {
+    return custom::cuUserObjectRelease(object, count);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuUserObjectRetain(CUuserObject object, unsigned int count) {
+  return enter_anytime("cuUserObjectRetain", [&]() -> CUresult {
+    return custom::cuUserObjectRetain(object, count);
   });
 }
 

@@ -51,12 +51,6 @@ GPUWIRE_EXPORT CUresult cuGLSetBufferObjectMapFlags(void) { return refuse("cuGLS
 GPUWIRE_EXPORT CUresult cuGLUnmapBufferObject(void) { return refuse("cuGLUnmapBufferObject"); }
 GPUWIRE_EXPORT CUresult cuGLUnmapBufferObjectAsync(void) { return refuse("cuGLUnmapBufferObjectAsync"); }
 GPUWIRE_EXPORT CUresult cuGLUnregisterBufferObject(void) { return refuse("cuGLUnregisterBufferObject"); }
-GPUWIRE_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphAddHostNode"); }
-GPUWIRE_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphExecHostNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode, CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeGetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode, const CUDA_HOST_NODE_PARAMS *) { return refuse("cuGraphHostNodeSetParams"); }
-GPUWIRE_EXPORT CUresult cuGraphReleaseUserObject(CUgraph, CUuserObject, unsigned int) { return refuse("cuGraphReleaseUserObject"); }
-GPUWIRE_EXPORT CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned int, unsigned int) { return refuse("cuGraphRetainUserObject"); }
 GPUWIRE_EXPORT CUresult cuGraphicsEGLRegisterImage(void) { return refuse("cuGraphicsEGLRegisterImage"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterBuffer(void) { return refuse("cuGraphicsGLRegisterBuffer"); }
 GPUWIRE_EXPORT CUresult cuGraphicsGLRegisterImage(void) { return refuse("cuGraphicsGLRegisterImage"); }
@@ -183,9 +177,6 @@ GPUWIRE_EXPORT CUresult cuTexRefSetMipmapFilterMode(CUtexref, CUfilter_mode) { r
 GPUWIRE_EXPORT CUresult cuTexRefSetMipmapLevelBias(CUtexref, float) { return refuse("cuTexRefSetMipmapLevelBias"); }
 GPUWIRE_EXPORT CUresult cuTexRefSetMipmapLevelClamp(CUtexref, float, float) { return refuse("cuTexRefSetMipmapLevelClamp"); }
 GPUWIRE_EXPORT CUresult cuTexRefSetMipmappedArray(CUtexref, CUmipmappedArray, unsigned int) { return refuse("cuTexRefSetMipmappedArray"); }
-GPUWIRE_EXPORT CUresult cuUserObjectCreate(CUuserObject *, void *, CUhostFn, unsigned int, unsigned int) { return refuse("cuUserObjectCreate"); }
-GPUWIRE_EXPORT CUresult cuUserObjectRelease(CUuserObject, unsigned int) { return refuse("cuUserObjectRelease"); }
-GPUWIRE_EXPORT CUresult cuUserObjectRetain(CUuserObject, unsigned int) { return refuse("cuUserObjectRetain"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate(void) { return refuse("cuVDPAUCtxCreate"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate_v2(void) { return refuse("cuVDPAUCtxCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuVDPAUGetDevice(void) { return refuse("cuVDPAUGetDevice"); }

@@ -53,6 +53,16 @@ TEST_CASE("cuDeviceGraphMemTrim survives the wire and refuses every shorter body
   gpuwire::test::probe<gpuwire::msg::cuDeviceGraphMemTrim::reply>();
 }
 
+TEST_CASE("cuGraphRetainUserObject survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphRetainUserObject::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphRetainUserObject::reply>();
+}
+
+TEST_CASE("cuGraphReleaseUserObject survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::cuGraphReleaseUserObject::request>();
+  gpuwire::test::probe<gpuwire::msg::cuGraphReleaseUserObject::reply>();
+}
+
 TEST_CASE("capture_begin survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::capture_begin::request>();
   gpuwire::test::probe<gpuwire::msg::capture_begin::reply>();
@@ -166,4 +176,19 @@ TEST_CASE("graph_memory_get survives the wire and refuses every shorter body") {
 TEST_CASE("graph_memory_set survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::graph_memory_set::request>();
   gpuwire::test::probe<gpuwire::msg::graph_memory_set::reply>();
+}
+
+TEST_CASE("user_object_create survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::user_object_create::request>();
+  gpuwire::test::probe<gpuwire::msg::user_object_create::reply>();
+}
+
+TEST_CASE("user_object_retain survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::user_object_retain::request>();
+  gpuwire::test::probe<gpuwire::msg::user_object_retain::reply>();
+}
+
+TEST_CASE("user_object_release survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::user_object_release::request>();
+  gpuwire::test::probe<gpuwire::msg::user_object_release::reply>();
 }

@@ -229,6 +229,50 @@ struct cuDeviceGraphMemTrim {
   };
 };
 
+struct cuGraphRetainUserObject {
+  static constexpr std::uint16_t call_id = 0x2019;
+  static constexpr const char* name = "cuGraphRetainUserObject";
+  static constexpr std::uint64_t fingerprint = 0x15680a474974f7a6;
+  struct request {
+    std::uint64_t graph{};
+    std::uint64_t object{};
+    std::uint32_t count{};
+    std::uint32_t flags{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v(self.object);
+      v(self.count);
+      v(self.flags);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct cuGraphReleaseUserObject {
+  static constexpr std::uint16_t call_id = 0x201a;
+  static constexpr const char* name = "cuGraphReleaseUserObject";
+  static constexpr std::uint64_t fingerprint = 0x59313fa2db20c7d9;
+  struct request {
+    std::uint64_t graph{};
+    std::uint64_t object{};
+    std::uint32_t count{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.graph);
+      v(self.object);
+      v(self.count);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
 struct capture_begin {
   static constexpr std::uint16_t call_id = 0x2020;
   static constexpr const char* name = "capture_begin";
@@ -769,6 +813,68 @@ struct graph_memory_set {
       v(self.device);
       v(self.attribute);
       v(self.value);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct user_object_create {
+  static constexpr std::uint16_t call_id = 0x2050;
+  static constexpr const char* name = "user_object_create";
+  static constexpr std::uint64_t fingerprint = 0xdbaa817539a4747a;
+  struct request {
+    std::uint64_t destructor{};
+    std::uint32_t count{};
+    std::uint32_t flags{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.destructor);
+      v(self.count);
+      v(self.flags);
+    }
+  };
+  struct reply {
+    std::uint64_t object{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.object);
+    }
+  };
+};
+
+struct user_object_retain {
+  static constexpr std::uint16_t call_id = 0x2051;
+  static constexpr const char* name = "user_object_retain";
+  static constexpr std::uint64_t fingerprint = 0x2648c46ffd96bc42;
+  struct request {
+    std::uint64_t object{};
+    std::uint32_t count{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.object);
+      v(self.count);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct user_object_release {
+  static constexpr std::uint16_t call_id = 0x2052;
+  static constexpr const char* name = "user_object_release";
+  static constexpr std::uint64_t fingerprint = 0xa468ce290bf5d904;
+  struct request {
+    std::uint64_t object{};
+    std::uint32_t count{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.object);
+      v(self.count);
     }
   };
   struct reply {
