@@ -36,6 +36,10 @@ bool enter_context(worker& w, std::uint32_t index) {
   return !current.dead;
 }
 
+std::uint32_t current_context() {
+  return current.index;
+}
+
 namespace custom {
 namespace {
 

@@ -16,6 +16,9 @@ struct worker;
 // alive. False in the latter case.
 bool enter_context(worker& w, std::uint32_t index);
 
+// The index of the calling thread's; 0: none.
+std::uint32_t current_context();
+
 // Primary contexts have fixed indexes, so that a client can name one before anybody has made it.
 constexpr std::uint32_t primary_index(int device) {
   return static_cast<std::uint32_t>(device) + 1;

@@ -54,6 +54,7 @@ outcome graph_instantiate(call_context& c, const msg::graph_instantiate::request
   const auto upload = c.stream(q.upload_stream);
   if (c.failed()) return c.finish<call>(c.failure(), {});
   instantiation made;
+  std::vector<std::uint64_t> words;
   const auto result = instantiate(c.driver(), q, graph, upload, made);
   call::reply r;
   r.detail = static_cast<std::int32_t>(made.detail);
@@ -62,7 +63,11 @@ outcome graph_instantiate(call_context& c, const msg::graph_instantiate::request
   if (result == CUDA_SUCCESS) {
     r.exec = c.mint<handle_kind::graph_exec>(made.exec);
     r.watched = holds_memory_nodes(c.driver(), graph);
+    auto boxes = w.graph_data.boxes_of(graph, q.graph);
+    words = flat(boxes);
+    w.graph_data.set_boxes(made.exec, std::move(boxes));
   }
+  r.boxes = {words.data(), static_cast<std::uint32_t>(words.size())};
   if (made.error_node != nullptr) r.error_node = w.graphs.node(made.error_node, q.graph);
   return c.finish<call>(result, r);
 }
@@ -74,6 +79,7 @@ outcome graph_launch(call_context& c, const msg::graph_launch::request& q) {
   if (result == CUDA_SUCCESS)
     result = c.driver().cuGraphLaunch ? c.driver().cuGraphLaunch(exec, s.native)
                                       : CUDA_ERROR_NOT_SUPPORTED;
+  c.owner().graph_data.launched(exec, q.delivery, s, result != CUDA_SUCCESS);
   c.count_operation(q.stream, s);
   return c.finish<msg::graph_launch>(result, {});
 }
@@ -95,6 +101,7 @@ outcome graph_exec_destroy(call_context& c, const msg::graph_exec_destroy::reque
   const auto removed = w.handles(handle_kind::graph_exec).remove(q.exec);
   if (!removed) return c.finish<call>(CUDA_ERROR_INVALID_VALUE, {});
   const auto exec = static_cast<CUgraphExec>(removed->native);
+  w.graph_data.forget(exec);
   if (c.called()) return c.finish<call>(c.driver().cuGraphExecDestroy(exec), {});
   w.frees.post(c.ticket(),
                [&w, exec] { return static_cast<int>(w.driver().cuGraphExecDestroy(exec)); });

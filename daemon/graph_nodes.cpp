@@ -79,6 +79,11 @@ outcome graph_exec_node_set(call_context& c, const msg::graph_exec_node_set::req
                  ? c.driver().cuGraphExecNodeSetParams(exec, node, &parameters.driver())
                  : CUDA_ERROR_NOT_SUPPORTED;
   }
+  if (result == CUDA_SUCCESS && parameters.driver().type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    host_boxes boxes;
+    c.owner().graph_data.add_boxes(parameters.driver().memcpy.copyParams, q.node, boxes);
+    c.owner().graph_data.replace_boxes(exec, q.node, boxes);
+  }
   return c.finish<call>(result, {});
 }
 

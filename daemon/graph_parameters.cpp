@@ -8,6 +8,7 @@ namespace gpuwire::daemon {
 namespace {
 
 constexpr std::uint32_t kernel_words = 10, copy_words = 24, fill_words = 7, allocation_words = 8;
+constexpr std::uint64_t shadow_bytes_max = std::uint64_t{1} << 40;
 constexpr std::size_t parameters_max = 4096;  // of a kernel; the hardware has room for fewer
 
 }  // namespace
@@ -63,9 +64,10 @@ CUresult node_parameters::read_operand(call_context&, bool source) {
   const auto type = word(), host = word(), device = word(), array = word();
   const auto pitch = word(), height = word();
   if (type == CU_MEMORYTYPE_ARRAY || array != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (type == CU_MEMORYTYPE_HOST || host != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
+  if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED && type != CU_MEMORYTYPE_HOST)
     return CUDA_ERROR_INVALID_VALUE;
+  // A number of the client's until to_shadows() has made an address of ours of it.
+  if (type == CU_MEMORYTYPE_HOST) (source ? source_host_ : destination_host_) = host;
   if (source) {
     copy.srcXInBytes = place[0], copy.srcY = place[1], copy.srcZ = place[2], copy.srcLOD = place[3];
     copy.srcMemoryType = static_cast<CUmemorytype>(type);
@@ -90,6 +92,36 @@ CUresult node_parameters::read_copy(call_context& c) {
   if (const auto r = read_operand(c, true); r != CUDA_SUCCESS) return r;
   if (const auto r = read_operand(c, false); r != CUDA_SUCCESS) return r;
   take(out.copyParams.WidthInBytes), take(out.copyParams.Height), take(out.copyParams.Depth);
+  return to_shadows(c);
+}
+
+CUresult node_parameters::to_shadows(call_context& c) {
+  auto& p = parameters_.memcpy.copyParams;
+  // From the operand's base to the end of the last row that the copy touches.
+  const auto reach = [&p](std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t pitch,
+                          std::uint64_t height) -> std::uint64_t {
+    const auto last_row = (z + (p.Depth == 0 ? 0 : p.Depth - 1)) * height + y +
+                          (p.Height == 0 ? 0 : p.Height - 1);
+    std::uint64_t rows = 0, end = 0;
+    if (last_row > shadow_bytes_max || __builtin_mul_overflow(last_row, pitch, &rows) ||
+        __builtin_add_overflow(rows, x, &end) ||
+        __builtin_add_overflow(end, p.WidthInBytes, &end))
+      return ~std::uint64_t{0};
+    return end;
+  };
+  auto& memory = c.owner().graph_data;
+  if (p.srcMemoryType == CU_MEMORYTYPE_HOST) {
+    p.srcHost = memory.shadow(source_host_,
+                              reach(p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight));
+    if (p.srcHost == nullptr)
+      return source_host_ == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (p.dstMemoryType == CU_MEMORYTYPE_HOST) {
+    p.dstHost = memory.shadow(destination_host_,
+                              reach(p.dstXInBytes, p.dstY, p.dstZ, p.dstPitch, p.dstHeight));
+    if (p.dstHost == nullptr)
+      return destination_host_ == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -235,10 +267,22 @@ CUresult node_answer::ask_copy(call_context& c, CUgraphNode node) {
   if (d.cuGraphMemcpyNodeGetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto result = d.cuGraphMemcpyNodeGetParams(node, &p);
   if (result != CUDA_SUCCESS) return result;
-  add(0, p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD, p.srcMemoryType, 0, p.srcDevice, 0, p.srcPitch,
-      p.srcHeight);
-  add(p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD, p.dstMemoryType, 0, p.dstDevice, 0, p.dstPitch,
-      p.dstHeight);
+  // Shadows are told as what they stand for.
+  const auto tell = [&](CUmemorytype type, const void* host, CUdeviceptr device, std::size_t pitch,
+                        std::size_t height) {
+    const auto address =
+        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device;
+    const auto own =
+        type == CU_MEMORYTYPE_ARRAY ? 0 : c.owner().graph_data.client_address(address);
+    if (own != 0)
+      add(CU_MEMORYTYPE_HOST, own, 0, 0, pitch, height);
+    else
+      add(type, 0, type == CU_MEMORYTYPE_HOST ? 0 : device, 0, pitch, height);
+  };
+  add(0, p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD);
+  tell(p.srcMemoryType, p.srcHost, p.srcDevice, p.srcPitch, p.srcHeight);
+  add(p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD);
+  tell(p.dstMemoryType, p.dstHost, p.dstDevice, p.dstPitch, p.dstHeight);
   add(p.WidthInBytes, p.Height, p.Depth);
   return CUDA_SUCCESS;
 }

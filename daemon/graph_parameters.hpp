@@ -35,6 +35,7 @@ class node_parameters {
   CUresult read_batch(call_context& c);
   CUresult read_allocation();
   CUresult read_operand(call_context& c, bool source);
+  CUresult to_shadows(call_context& c);
 
   std::uint64_t word() { return at_ < words_.size ? words_[at_++] : 0; }
   template <class Value>
@@ -46,6 +47,7 @@ class node_parameters {
   CUgraphNodeParams parameters_{};
   wire::array_view<std::uint64_t> words_;
   std::uint32_t at_ = 0;
+  std::uint64_t source_host_ = 0, destination_host_ = 0;
   std::vector<std::byte> arguments_;
   std::vector<void*> pointers_;
   std::vector<CUstreamBatchMemOpParams> operations_;

@@ -153,6 +153,13 @@ outcome graph_exec_update(call_context& c, const msg::graph_exec_update::request
   if (info.errorNode != nullptr) r.error_node = w.graphs.node(info.errorNode, q.graph);
   if (info.errorFromNode != nullptr) r.error_from_node = w.graphs.node(info.errorFromNode, q.graph);
   r.watched = result == CUDA_SUCCESS && holds_memory_nodes(d, graph);
+  std::vector<std::uint64_t> words;
+  if (result == CUDA_SUCCESS) {
+    auto boxes = w.graph_data.boxes_of(graph, q.graph);
+    words = flat(boxes);
+    w.graph_data.set_boxes(exec, std::move(boxes));
+  }
+  r.boxes = {words.data(), static_cast<std::uint32_t>(words.size())};
   return c.finish<call>(result, r);
 }
 

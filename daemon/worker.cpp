@@ -93,6 +93,7 @@ void worker::context_gone(std::uint32_t context) {
     handles(kind).remove_context(context);
   }
   captures.context_gone(context);
+  graph_data.context_gone(context);
   events.context_gone(context);
   streams_of_threads.context_gone(context);
   inline_staging.context_gone(context);

@@ -20,6 +20,7 @@
 #include "daemon/event_pool.hpp"
 #include "daemon/generated/kinds.hpp"
 #include "daemon/graph_book.hpp"
+#include "daemon/graph_memory.hpp"
 #include "daemon/handles.hpp"
 #include "daemon/host_calls.hpp"
 #include "daemon/inline_copies.hpp"
@@ -59,6 +60,8 @@ struct worker {
       if (result != CUDA_SUCCESS) report(t, result);
       return;
     }
+    // Whatever this says to be complete, its data has to be on the way.
+    if (graph_data.any()) graph_data.deliver_complete();
     if (session->reply(t.sequence, t.lane, static_cast<std::int32_t>(result), r) ==
         wire::error::limit_exceeded) {
       session->reply(t.sequence, t.lane, static_cast<std::int32_t>(CUDA_ERROR_OUT_OF_MEMORY),
@@ -97,6 +100,7 @@ struct worker {
   inline_copies incoming{*this};
   capture_desk captures{*this};
   graph_book graphs{*this};
+  graph_memory graph_data{*this};
   output_capture output;
   link_table links;
   device_resources resources;

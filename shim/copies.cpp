@@ -8,6 +8,7 @@
 #include "shim/contexts.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/graph_memory.hpp"
 #include "shim/memory.hpp"
 #include "shim/pinned.hpp"
 #include "wire/limits.hpp"
@@ -82,6 +83,8 @@ CUresult to_device(CUdeviceptr destination, const void* source, std::size_t byte
   if (source == nullptr || destination == 0) return CUDA_ERROR_INVALID_VALUE;
   if (place_of(address_of(source)) == place::gpu)
     return on_device(between(destination, address_of(source), bytes), target, m);
+  if (m == mode::in_stream)
+    if (const auto r = captured_copy(true, destination, source, bytes, target)) return *r;
   if (m == mode::in_stream) {
     if (const auto r = upload_from_pinned(destination, source, bytes, target)) return *r;
   }
@@ -117,6 +120,8 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
   if (destination == nullptr || source == 0) return CUDA_ERROR_INVALID_VALUE;
   if (place_of(address_of(destination)) == place::gpu)
     return on_device(between(address_of(destination), source, bytes), target, m);
+  if (m == mode::in_stream)
+    if (const auto r = captured_copy(false, source, destination, bytes, target)) return *r;
   if (is_freed_device_memory(source)) return refuse_freed_memory();
   if (m == mode::in_stream) {
     if (const auto r = deliver_to_pinned(destination, source, bytes, target)) return *r;

@@ -7,6 +7,7 @@
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/graph_edges.hpp"
+#include "shim/graph_memory.hpp"
 #include "shim/graph_parameters.hpp"
 #include "shim/graphs.hpp"
 
@@ -88,7 +89,10 @@ CUresult set_in_exec(CUgraphExec exec, CUgraphNode node, CUresult parameters_are
   q.exec = id_of(exec);
   q.node = id_of(node);
   parameters.give(q);
-  return post<msg::graph_exec_node_set>(q);
+  const CUresult r = post<msg::graph_exec_node_set>(q);
+  if (r == CUDA_SUCCESS && parameters.copy() != nullptr)
+    change_boxes(*find_exec(exec), node, *parameters.copy());
+  return r;
 }
 
 template <class Parameters, class Convert>

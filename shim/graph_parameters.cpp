@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shim/graph_memory.hpp"
 #include "shim/host_functions.hpp"
 #include "shim/images.hpp"
 #include "shim/memory.hpp"
@@ -82,6 +83,8 @@ CUresult graph_parameters::add_operand(CUmemorytype type, const std::size_t (&pl
 
 CUresult graph_parameters::set(const CUDA_MEMCPY3D& p, CUcontext context) {
   begin(CU_GRAPH_NODE_TYPE_MEMCPY);
+  copy_ = p;
+  note_destination(p);
   add(id_of(context));
   const std::size_t from[4] = {p.srcXInBytes, p.srcY, p.srcZ, p.srcLOD};
   const std::size_t to[4] = {p.dstXInBytes, p.dstY, p.dstZ, p.dstLOD};

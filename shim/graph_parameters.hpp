@@ -30,6 +30,9 @@ class graph_parameters {
   CUresult set(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& p);
   CUresult set(const CUDA_CONDITIONAL_NODE_PARAMS& p);
 
+  // Of a copy node, as it was set; null for another.
+  const CUDA_MEMCPY3D* copy() const { return type_ == CU_GRAPH_NODE_TYPE_MEMCPY ? &copy_ : nullptr; }
+
   template <class Request>
   void give(Request& q) {
     q.parameters.resize(1);
@@ -53,6 +56,7 @@ class graph_parameters {
                        CUdeviceptr device, CUarray array, std::size_t pitch, std::size_t height);
 
   std::uint32_t type_ = 0;
+  CUDA_MEMCPY3D copy_{};
   std::vector<std::uint64_t> words_;
   std::vector<std::byte> data_;
 };

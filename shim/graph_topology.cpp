@@ -9,6 +9,7 @@
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/graph_edges.hpp"
+#include "shim/graph_memory.hpp"
 #include "shim/graphs.hpp"
 
 namespace gpuwire::shim {
@@ -98,7 +99,10 @@ update_answer update(CUgraphExec exec, CUgraph graph) {
   out.detail = static_cast<CUgraphExecUpdateResult>(a.body.detail);
   out.error_node = handle_from<CUgraphNode>(a.body.error_node);
   out.error_from_node = handle_from<CUgraphNode>(a.body.error_from_node);
-  if (a.result == CUDA_SUCCESS) record->watched = a.body.watched;
+  if (a.result == CUDA_SUCCESS) {
+    record->watched = a.body.watched;
+    take_boxes(*record, a.body.boxes);
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/graph_memory.hpp"
 #include "wire/generated/call_table.hpp"
 
 namespace gpuwire::shim {
@@ -30,6 +31,7 @@ answer<msg::graph_instantiate> instantiate(CUgraphExec* exec,
     return a;
   }
   record->watched = a.body.watched;
+  take_boxes(*record, a.body.boxes);
   record->id.store(a.body.exec, std::memory_order_release);
   *exec = handle_from<CUgraphExec>(a.body.exec);
   return a;
@@ -123,6 +125,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   msg::graph_launch::request q;
   q.exec = id_of(hGraphExec);
   q.stream = target.id;
+  if (const CUresult r = prepare_launch(*exec, q.delivery); r != CUDA_SUCCESS) return r;
   if (exec->watched) return call_operation<msg::graph_launch>(*target.credit, 0, q).result;
   return post_operation<msg::graph_launch>(*target.credit, 0, q);
 }

@@ -12,6 +12,7 @@
 #include "shim/captures.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/graph_memory.hpp"
 #include "shim/log.hpp"
 #include "wire/thread.hpp"
 
@@ -100,6 +101,7 @@ class function_table {
       else
         f.function(f.argument);
       if (decides_memory(f)) pending_.fetch_sub(1, std::memory_order_release);
+      send_sources_again();
       msg::host_call_done::request m;
       m.run = next->run;
       // A lost connection has told everybody already.

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "shim/graph_memory.hpp"
 #include "shim/host_functions.hpp"
 #include "shim/log.hpp"
 #include "shim/pinned.hpp"
@@ -46,6 +47,10 @@ void take(const msg::posted_error::request& m, std::uint32_t) {
                                       std::memory_order_relaxed);
 }
 
+void take(const msg::graph_host_data::request& m, std::uint32_t) {
+  take_graph_data(m);
+}
+
 void take(const msg::host_call::request& m, std::uint32_t) {
   take_host_call(m);
 }
@@ -84,6 +89,7 @@ void handle_push(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   const bool known = decode_and_take<msg::credit>(call, lane, body) ||
                      decode_and_take<msg::printf>(call, lane, body) ||
                      decode_and_take<msg::posted_error>(call, lane, body) ||
+                     decode_and_take<msg::graph_host_data>(call, lane, body) ||
                      decode_and_take<msg::host_call>(call, lane, body) ||
                      decode_and_take<msg::delivery_data>(call, lane, body) ||
                      decode_and_take<msg::delivery_over>(call, lane, body) ||

@@ -23,6 +23,7 @@ namespace gpuwire::shim {
 
 struct image_record;    // images.hpp
 struct kernel_record;   // images.hpp
+struct exec_memory;     // graph_memory.hpp
 class context_storage;  // context_storage.hpp
 
 // A device of the server, as it was described when the session opened. Immutable.
@@ -76,6 +77,7 @@ struct event_record {
 struct exec_record {
   std::atomic<wire::handle_id> id{0};
   bool watched = false;  // the driver may refuse a launch, so it is called
+  std::atomic<exec_memory*> memory{nullptr};  // of the program, if it copies from or to any; never freed
 };
 
 // pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so.

@@ -336,4 +336,16 @@ outcome user_object_release(call_context& c, wire::decoder& in) {
   return custom::user_object_release(c, q);
 }
 
+outcome graph_copy(call_context& c, wire::decoder& in) {
+  msg::graph_copy::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_copy(c, q);
+}
+
+outcome graph_host_write(call_context& c, wire::decoder& in) {
+  msg::graph_host_write::request q;
+  if (!wire::decode_from(in, q)) return c.malformed();
+  return custom::graph_host_write(c, q);
+}
+
 }  // namespace gpuwire::daemon::dispatch

@@ -192,3 +192,23 @@ TEST_CASE("user_object_release survives the wire and refuses every shorter body"
   gpuwire::test::probe<gpuwire::msg::user_object_release::request>();
   gpuwire::test::probe<gpuwire::msg::user_object_release::reply>();
 }
+
+TEST_CASE("graph_copy survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_copy::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_copy::reply>();
+}
+
+TEST_CASE("graph_host_write survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_host_write::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_host_write::reply>();
+}
+
+TEST_CASE("graph_host_data survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_host_data::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_host_data::reply>();
+}
+
+TEST_CASE("graph_host_update survives the wire and refuses every shorter body") {
+  gpuwire::test::probe<gpuwire::msg::graph_host_update::request>();
+  gpuwire::test::probe<gpuwire::msg::graph_host_update::reply>();
+}

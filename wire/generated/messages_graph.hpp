@@ -418,7 +418,7 @@ struct graph_destroy {
 struct graph_instantiate {
   static constexpr std::uint16_t call_id = 0x2031;
   static constexpr const char* name = "graph_instantiate";
-  static constexpr std::uint64_t fingerprint = 0xb5bc400572a431d1;
+  static constexpr std::uint64_t fingerprint = 0xf1e4201cb0a40643;
   struct request {
     std::uint64_t graph{};
     std::uint8_t revision{};
@@ -440,6 +440,7 @@ struct graph_instantiate {
     std::int32_t detail{};
     std::string_view log{};
     bool watched{};
+    wire::array_view<std::uint64_t> boxes{};
     template <class Self, class Visitor>
     static void visit(Self& self, Visitor& v) {
       v(self.exec);
@@ -447,6 +448,7 @@ struct graph_instantiate {
       v(self.detail);
       v(self.log);
       v(self.watched);
+      v(self.boxes);
     }
   };
 };
@@ -454,14 +456,16 @@ struct graph_instantiate {
 struct graph_launch {
   static constexpr std::uint16_t call_id = 0x2032;
   static constexpr const char* name = "graph_launch";
-  static constexpr std::uint64_t fingerprint = 0x727436281a743d61;
+  static constexpr std::uint64_t fingerprint = 0xfa8bcf81ccf1b982;
   struct request {
     std::uint64_t exec{};
     std::uint64_t stream{};
+    std::uint64_t delivery{};
     template <class Self, class Visitor>
     static void visit(Self& self, Visitor& v) {
       v(self.exec);
       v(self.stream);
+      v(self.delivery);
     }
   };
   struct reply {
@@ -731,7 +735,7 @@ struct graph_find_in_clone {
 struct graph_exec_update {
   static constexpr std::uint16_t call_id = 0x2048;
   static constexpr const char* name = "graph_exec_update";
-  static constexpr std::uint64_t fingerprint = 0xfbf294e390092a2f;
+  static constexpr std::uint64_t fingerprint = 0x4ea1696a99d9be25;
   struct request {
     std::uint64_t exec{};
     std::uint64_t graph{};
@@ -746,12 +750,14 @@ struct graph_exec_update {
     std::uint64_t error_node{};
     std::uint64_t error_from_node{};
     bool watched{};
+    wire::array_view<std::uint64_t> boxes{};
     template <class Self, class Visitor>
     static void visit(Self& self, Visitor& v) {
       v(self.detail);
       v(self.error_node);
       v(self.error_from_node);
       v(self.watched);
+      v(self.boxes);
     }
   };
 };
@@ -875,6 +881,96 @@ struct user_object_release {
     static void visit(Self& self, Visitor& v) {
       v(self.object);
       v(self.count);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_copy {
+  static constexpr std::uint16_t call_id = 0x2060;
+  static constexpr const char* name = "graph_copy";
+  static constexpr std::uint64_t fingerprint = 0xb910565935d754fd;
+  struct request {
+    bool to_device{};
+    std::uint64_t device{};
+    std::uint64_t host{};
+    std::uint64_t bytes{};
+    std::uint64_t stream{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.to_device);
+      v(self.device);
+      v(self.host);
+      v(self.bytes);
+      v(self.stream);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_host_write {
+  static constexpr std::uint16_t call_id = 0x2061;
+  static constexpr const char* name = "graph_host_write";
+  static constexpr std::uint64_t fingerprint = 0xb0152e16f1c67b1d;
+  struct request {
+    wire::array_view<std::uint64_t> addresses{};
+    wire::array_view<std::uint64_t> lengths{};
+    wire::bytes_view data{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.addresses);
+      v(self.lengths);
+      v(self.data);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_host_data {
+  static constexpr std::uint16_t call_id = 0x2062;
+  static constexpr const char* name = "graph_host_data";
+  static constexpr std::uint64_t fingerprint = 0x4d4d835e3dcb9ed5;
+  struct request {
+    std::uint64_t delivery{};
+    wire::array_view<std::uint64_t> addresses{};
+    wire::array_view<std::uint64_t> lengths{};
+    wire::bytes_view data{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.delivery);
+      v(self.addresses);
+      v(self.lengths);
+      v(self.data);
+    }
+  };
+  struct reply {
+    template <class Self, class Visitor>
+    static void visit(Self&, Visitor&) {}
+  };
+};
+
+struct graph_host_update {
+  static constexpr std::uint16_t call_id = 0x2063;
+  static constexpr const char* name = "graph_host_update";
+  static constexpr std::uint64_t fingerprint = 0xf866f92b7ad13541;
+  struct request {
+    wire::array_view<std::uint64_t> addresses{};
+    wire::array_view<std::uint64_t> lengths{};
+    wire::bytes_view data{};
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor& v) {
+      v(self.addresses);
+      v(self.lengths);
+      v(self.data);
     }
   };
   struct reply {
