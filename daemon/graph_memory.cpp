@@ -156,6 +156,7 @@ void graph_memory::launched(CUgraphExec exec, std::uint64_t delivery, const stre
         if (!box.source) l.written.push_back(box);
     }
   }
+  enter_context(worker_, s.context);
   // In a capture nothing runs.
   bool nothing_runs = failed || worker_.captures.touches(s.native);
   if (!nothing_runs) {
