@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Begin and end of captures, what is known of one, and the lanes' modes. All on the executor: for the driver its thread is
-// the origin of every capture.
+// Begin and end of captures, what is known of one, and the lanes' modes. All on the executor: for
+// the driver its thread is the origin of every capture.
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/graph_edges.hpp"
@@ -98,8 +98,8 @@ outcome capture_end(call_context& c, const msg::capture_end::request& q) {
   // An invalid capture takes the graph with it that the client may know from asking.
   if (seen != 0 && seen != r.graph) w.graphs.graph_gone(seen);
   status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const auto after = d.cuStreamIsCapturing ? d.cuStreamIsCapturing(s.native, &status)
-                                           : CUDA_SUCCESS;
+  const auto after =
+      d.cuStreamIsCapturing ? d.cuStreamIsCapturing(s.native, &status) : CUDA_SUCCESS;
   r.over = after != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE;
   if (r.over) w.captures.ended(s.native);
   return c.finish<call>(result, r);
@@ -151,9 +151,8 @@ outcome capture_dependencies(call_context& c, const msg::capture_dependencies::r
   auto* list = dependencies.empty() ? nullptr : dependencies.data();
   if (!edges.empty() || d.cuStreamUpdateCaptureDependencies == nullptr) {
     if (d.cuStreamUpdateCaptureDependencies_v2 != nullptr)
-      result = d.cuStreamUpdateCaptureDependencies_v2(s.native, list,
-                                                      edges.empty() ? nullptr : edges.data(),
-                                                      dependencies.size(), q.flags);
+      result = d.cuStreamUpdateCaptureDependencies_v2(
+          s.native, list, edges.empty() ? nullptr : edges.data(), dependencies.size(), q.flags);
   } else {
     result = d.cuStreamUpdateCaptureDependencies(s.native, list, dependencies.size(), q.flags);
   }

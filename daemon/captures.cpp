@@ -33,7 +33,8 @@ bool capture_desk::touches(CUstream stream) const {
   const auto& d = worker_.driver();
   if (d.cuStreamIsCapturing == nullptr) return false;
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // An error means the legacy stream beside a capturing blocking stream, or a stream that is no more.
+  // An error means the legacy stream beside a capturing blocking stream, or a stream that is no
+  // more.
   return d.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream captures of a session. The driver ties a capture's origin, and what a thread may do while streams capture, to
-// operating system threads; here one executor speaks for all threads of the client, so both are kept per lane. Every thread
-// of the daemon is in relaxed mode, except the executor while it carries out a command of a lane that is natively
-// prohibited from unsafe calls: then it is in global mode and the driver itself refuses.
+// Stream captures of a session. The driver ties a capture's origin, and what a thread may do while
+// streams capture, to operating system threads; here one executor speaks for all threads of the
+// client, so both are kept per lane. Every thread of the daemon is in relaxed mode, except the
+// executor while it carries out a command of a lane that is natively prohibited from unsafe calls:
+// then it is in global mode and the driver itself refuses.
 #pragma once
 
 #include <cuda.h>
@@ -20,8 +21,8 @@ namespace gpuwire::daemon {
 struct worker;
 struct driver_table;
 
-// The calling thread's mode while it lives. Does nothing when the thread is in that mode already, or when the driver is
-// not initialised yet.
+// The calling thread's mode while it lives. Does nothing when the thread is in that mode already,
+// or when the driver is not initialised yet.
 class capture_mode_scope {
  public:
   capture_mode_scope(const driver_table& d, CUstreamCaptureMode mode);
@@ -45,12 +46,14 @@ class capture_desk {
   // Does any stream of the session capture? One load.
   bool any() const { return active_.load(std::memory_order_acquire) != 0; }
 
-  // Is the stream in a capture, as origin or joined, valid or not; or is it the legacy stream that a capture has made
-  // unusable? The daemon may add nothing of its own to such a stream. The stream's context is current.
+  // Is the stream in a capture, as origin or joined, valid or not; or is it the legacy stream that
+  // a capture has made unusable? The daemon may add nothing of its own to such a stream. The
+  // stream's context is current.
   bool touches(CUstream stream) const;
   // Is it in a capture, rather than the legacy stream beside one?
   bool captures(CUstream stream) const;
-  // What the driver says to a synchronise of such a stream, which also ends the capture's validity as natively.
+  // What the driver says to a synchronise of such a stream, which also ends the capture's validity
+  // as natively.
   CUresult refusal(CUstream stream) const;
 
   // Does a stream of this context capture?

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handles of graphs and nodes. A node belongs to a graph, and a graph that is embedded in a node (a child, the body of
-// a condition) to that node; with the outer one the handles of everything inside disappear, because the driver's pointers
-// behind them are gone. Any thread.
+// The handles of graphs and nodes. A node belongs to a graph, and a graph that is embedded in a
+// node (a child, the body of a condition) to that node; with the outer one the handles of
+// everything inside disappear, because the driver's pointers behind them are gone. Any thread.
 #pragma once
 
 #include <cuda.h>

@@ -24,9 +24,8 @@ CUresult instantiate(const driver_table& d, const msg::graph_instantiate::reques
       out.log.resize(std::min(q.log_bytes, limits::log_buffer_bytes_max));
       auto* log = out.log.empty() ? nullptr : out.log.data();
       const auto function = q.revision == 1 ? d.cuGraphInstantiate : d.cuGraphInstantiate_v2;
-      return function == nullptr
-                 ? CUDA_ERROR_NOT_SUPPORTED
-                 : function(&out.exec, graph, &out.error_node, log, out.log.size());
+      return function == nullptr ? CUDA_ERROR_NOT_SUPPORTED
+                                 : function(&out.exec, graph, &out.error_node, log, out.log.size());
     }
     case 3:
       return d.cuGraphInstantiateWithFlags == nullptr
@@ -58,8 +57,9 @@ outcome graph_instantiate(call_context& c, const msg::graph_instantiate::request
   const auto result = instantiate(c.driver(), q, graph, upload, made);
   call::reply r;
   r.detail = static_cast<std::int32_t>(made.detail);
-  r.log = {made.log.data(), static_cast<std::size_t>(
-                                std::find(made.log.begin(), made.log.end(), '\0') - made.log.begin())};
+  r.log = {made.log.data(),
+           static_cast<std::size_t>(std::find(made.log.begin(), made.log.end(), '\0') -
+                                    made.log.begin())};
   if (result == CUDA_SUCCESS) {
     r.exec = c.mint<handle_kind::graph_exec>(made.exec);
     r.watched = holds_memory_nodes(c.driver(), graph);

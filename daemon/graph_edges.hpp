@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of handles and of edge annotations between wire and driver. An annotation travels as three bytes: outgoing port,
-// incoming port, type; the reserved ones stay zero.
+// Lists of handles and of edge annotations between wire and driver. An annotation travels as three
+// bytes: outgoing port, incoming port, type; the reserved ones stay zero.
 #pragma once
 
 #include <cuda.h>

@@ -93,8 +93,8 @@ void graph_memory::add_boxes(const CUDA_MEMCPY3D& p, std::uint64_t node, host_bo
                        std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
                        std::size_t height) {
     if (type == CU_MEMORYTYPE_ARRAY) return;
-    const auto base = client_address(
-        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device);
+    const auto base =
+        client_address(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device);
     if (base == 0) return;
     host_box box{node, source, 0, p.WidthInBytes, pitch, p.Height, pitch * height, p.Depth};
     box.address = base + x + y * pitch + z * box.slice;
@@ -202,11 +202,11 @@ void graph_memory::deliver_complete() {
   for (std::size_t i = 0; i < looked_at.size(); ++i) {
     enter_context(worker_, contexts[i]);
     if (worker_.driver().cuEventQuery(looked_at[i].second) == CUDA_ERROR_NOT_READY) continue;
-    // Held across the push, so that nobody reports the launch complete before its data is on the way.
+    // Held across the push, so that nobody reports the launch complete before its data is on the
+    // way.
     std::lock_guard lock(mutex_);
-    const auto at = std::find_if(outstanding_.begin(), outstanding_.end(), [&](const launch& l) {
-      return l.delivery == looked_at[i].first;
-    });
+    const auto at = std::find_if(outstanding_.begin(), outstanding_.end(),
+                                 [&](const launch& l) { return l.delivery == looked_at[i].first; });
     if (at == outstanding_.end()) continue;
     push(at->delivery, at->written);
     worker_.events.release(at->event, at->context);
@@ -264,8 +264,7 @@ void graph_memory::push(std::uint64_t delivery, const host_boxes& boxes) {
 namespace custom {
 
 outcome graph_host_write(call_context& c, const msg::graph_host_write::request& q) {
-  const bool fits =
-      c.owner().graph_data.write(q.addresses.span(), q.lengths.span(), q.data.span());
+  const bool fits = c.owner().graph_data.write(q.addresses.span(), q.lengths.span(), q.data.span());
   return c.finish<msg::graph_host_write>(fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, {});
 }
 
@@ -280,9 +279,8 @@ outcome graph_copy(call_context& c, const msg::graph_copy::request& q) {
   if (!w.captures.captures(s.native)) return c.finish<call>(CUDA_ERROR_ILLEGAL_STATE, {});
   auto* host = w.graph_data.shadow(q.host, q.bytes);
   if (host == nullptr) return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const auto result = q.to_device
-                          ? d.cuMemcpyHtoDAsync_v2(q.device, host, q.bytes, s.native)
-                          : d.cuMemcpyDtoHAsync_v2(host, q.device, q.bytes, s.native);
+  const auto result = q.to_device ? d.cuMemcpyHtoDAsync_v2(q.device, host, q.bytes, s.native)
+                                  : d.cuMemcpyDtoHAsync_v2(host, q.device, q.bytes, s.native);
   c.count_operation(q.stream, s);
   return c.finish<call>(result, {});
 }

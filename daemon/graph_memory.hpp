@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that graphs copy from and to. A memory copy in a graph names the program's memory, which is read and written
-// at every launch; here it names a shadow: memory of the worker, one byte for each byte of the client's address space that
-// is used so, at a fixed distance, so that overlapping ranges overlap here too. The client's numbers are keys and are never
-// dereferenced. Before a launch the client sends what the graph will read; when the launch is complete, what the graph has
-// written is pushed, before anything tells the client that it is complete.
+// Host memory that graphs copy from and to. A memory copy in a graph names the program's memory,
+// which is read and written at every launch; here it names a shadow: memory of the worker, one byte
+// for each byte of the client's address space that is used so, at a fixed distance, so that
+// overlapping ranges overlap here too. The client's numbers are keys and are never dereferenced.
+// Before a launch the client sends what the graph will read; when the launch is complete, what the
+// graph has written is pushed, before anything tells the client that it is complete.
 //
 // Any thread, unless a member says otherwise.
 #pragma once
@@ -56,12 +57,14 @@ class graph_memory {
   void replace_boxes(CUgraphExec exec, std::uint64_t node, const host_boxes& boxes);
   void forget(CUgraphExec exec) { set_boxes(exec, {}); }
 
-  // Executor. The executable graph was launched into the stream (or was refused): what it writes is on its way.
+  // Executor. The executable graph was launched into the stream (or was refused): what it writes is
+  // on its way.
   void launched(CUgraphExec exec, std::uint64_t delivery, const stream_reference& s, bool failed);
   bool any() const { return outstanding_count_.load(std::memory_order_acquire) != 0; }
   // Pushes what complete launches have written. Not on threads of the driver.
   void deliver_complete();
-  // Pushes what launches that are not complete have written so far, for a host function that runs between.
+  // Pushes what launches that are not complete have written so far, for a host function that runs
+  // between.
   void deliver_so_far();
   void context_gone(std::uint32_t context);
 

@@ -45,10 +45,9 @@ CUresult node_parameters::read_kernel(call_context& c, const msg::graph_node_par
   kernel_layout layout;
   const bool named_as_kernel =
       static_cast<handle_kind>(wire::handle_kind_of(function)) == handle_kind::kernel;
-  const auto known =
-      named_as_kernel
-          ? ask_layout(c.driver(), nullptr, reinterpret_cast<CUkernel>(out.func), layout)
-          : ask_layout(c.driver(), out.func, out.kern, layout);
+  const auto known = named_as_kernel ? ask_layout(c.driver(), nullptr,
+                                                  reinterpret_cast<CUkernel>(out.func), layout)
+                                     : ask_layout(c.driver(), out.func, out.kern, layout);
   if (known != CUDA_SUCCESS) return known;
   if (layout.block_bytes > p.data.size) return CUDA_ERROR_INVALID_VALUE;
   arguments_.assign(p.data.data, p.data.data + p.data.size);
@@ -84,7 +83,8 @@ CUresult node_parameters::read_copy(call_context& c) {
   auto& out = parameters_.memcpy;
   out.copyCtx = c.native<handle_kind::context>(word());
   if (c.failed()) return c.failure();
-  // A copy without a context means the current one; the general function of the driver wants it said.
+  // A copy without a context means the current one; the general function of the driver wants it
+  // said.
   if (out.copyCtx == nullptr) {
     const auto current = c.owner().handles(handle_kind::context).find_index(c.ticket().context);
     if (current) out.copyCtx = static_cast<CUcontext>(current->native);
@@ -100,19 +100,18 @@ CUresult node_parameters::to_shadows(call_context& c) {
   // From the operand's base to the end of the last row that the copy touches.
   const auto reach = [&p](std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t pitch,
                           std::uint64_t height) -> std::uint64_t {
-    const auto last_row = (z + (p.Depth == 0 ? 0 : p.Depth - 1)) * height + y +
-                          (p.Height == 0 ? 0 : p.Height - 1);
+    const auto last_row =
+        (z + (p.Depth == 0 ? 0 : p.Depth - 1)) * height + y + (p.Height == 0 ? 0 : p.Height - 1);
     std::uint64_t rows = 0, end = 0;
     if (last_row > shadow_bytes_max || __builtin_mul_overflow(last_row, pitch, &rows) ||
-        __builtin_add_overflow(rows, x, &end) ||
-        __builtin_add_overflow(end, p.WidthInBytes, &end))
+        __builtin_add_overflow(rows, x, &end) || __builtin_add_overflow(end, p.WidthInBytes, &end))
       return ~std::uint64_t{0};
     return end;
   };
   auto& memory = c.owner().graph_data;
   if (p.srcMemoryType == CU_MEMORYTYPE_HOST) {
-    p.srcHost = memory.shadow(source_host_,
-                              reach(p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight));
+    p.srcHost =
+        memory.shadow(source_host_, reach(p.srcXInBytes, p.srcY, p.srcZ, p.srcPitch, p.srcHeight));
     if (p.srcHost == nullptr)
       return source_host_ == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -272,8 +271,7 @@ CUresult node_answer::ask_copy(call_context& c, CUgraphNode node) {
                         std::size_t height) {
     const auto address =
         type == CU_MEMORYTYPE_HOST ? reinterpret_cast<std::uint64_t>(host) : device;
-    const auto own =
-        type == CU_MEMORYTYPE_ARRAY ? 0 : c.owner().graph_data.client_address(address);
+    const auto own = type == CU_MEMORYTYPE_ARRAY ? 0 : c.owner().graph_data.client_address(address);
     if (own != 0)
       add(CU_MEMORYTYPE_HOST, own, 0, 0, pitch, height);
     else
@@ -382,7 +380,8 @@ void node_answer::tell(msg::graph_node_get::reply& r) const {
   p.words = {words_.data(), static_cast<std::uint32_t>(words_.size())};
   p.data = {data_.data(), data_.size()};
   r.kernel_name = name_;
-  r.parameter_offsets = {layout_.offsets.data(), static_cast<std::uint32_t>(layout_.offsets.size())};
+  r.parameter_offsets = {layout_.offsets.data(),
+                         static_cast<std::uint32_t>(layout_.offsets.size())};
   r.parameter_bytes = {layout_.bytes.data(), static_cast<std::uint32_t>(layout_.bytes.size())};
 }
 

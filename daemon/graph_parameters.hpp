@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of graph nodes between wire and driver. What the words of each type mean is in graph.spec.
+// The parameters of graph nodes between wire and driver. What the words of each type mean is in
+// graph.spec.
 #pragma once
 
 #include <cuda.h>

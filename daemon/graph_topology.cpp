@@ -18,8 +18,9 @@ namespace {
 
 enum class edges_of : std::uint8_t { graph = 0, into_node = 1, out_of_node = 2 };
 
-// One of three driver functions, in its newer or older form; the newer one is called without a place for annotations when
-// the client has none, so that the driver itself says that the answer would lose something.
+// One of three driver functions, in its newer or older form; the newer one is called without a
+// place for annotations when the client has none, so that the driver itself says that the answer
+// would lose something.
 struct edge_question {
   const driver_table& d;
   edges_of of;
@@ -102,8 +103,8 @@ outcome graph_connect(call_context& c, const msg::graph_connect::request& q) {
   const auto general = q.remove ? d.cuGraphRemoveDependencies_v2 : d.cuGraphAddDependencies_v2;
   const auto simple = q.remove ? d.cuGraphRemoveDependencies : d.cuGraphAddDependencies;
   if (general != nullptr)
-    result = general(graph, from.data(), to.data(), edges.empty() ? nullptr : edges.data(),
-                     from.size());
+    result =
+        general(graph, from.data(), to.data(), edges.empty() ? nullptr : edges.data(), from.size());
   else if (simple != nullptr && edges.empty())
     result = simple(graph, from.data(), to.data(), from.size());
   return c.finish<call>(result, {});
@@ -163,7 +164,8 @@ outcome graph_exec_update(call_context& c, const msg::graph_exec_update::request
   return c.finish<call>(result, r);
 }
 
-// The driver writes a file; it goes into memory of ours, and the client writes it where the program wants it.
+// The driver writes a file; it goes into memory of ours, and the client writes it where the program
+// wants it.
 outcome graph_dot(call_context& c, const msg::graph_dot::request& q) {
   using call = msg::graph_dot;
   const auto graph = c.native<handle_kind::graph>(q.graph);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// User objects. The driver counts references and calls our function when the last one goes, on a thread of its own or in
-// the middle of a call; all that function does is tell the client, which knows the program's destructor.
+// User objects. The driver counts references and calls our function when the last one goes, on a
+// thread of its own or in the middle of a call; all that function does is tell the client, which
+// knows the program's destructor.
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 
@@ -28,8 +29,7 @@ outcome change_count(call_context& c, const typename Call::request& q,
                      CUresult(CUDAAPI* function)(CUuserObject, unsigned)) {
   const auto object = c.native<handle_kind::user_object>(q.object);
   if (c.failed()) return c.finish<Call>(c.failure(), {});
-  if (function == nullptr || object == nullptr)
-    return c.finish<Call>(CUDA_ERROR_NOT_SUPPORTED, {});
+  if (function == nullptr || object == nullptr) return c.finish<Call>(CUDA_ERROR_NOT_SUPPORTED, {});
   return c.finish<Call>(function(object, q.count), {});
 }
 
@@ -43,8 +43,8 @@ outcome user_object_create(call_context& c, const msg::user_object_create::reque
   record->owner = &c.owner();
   record->destructor = q.destructor;
   CUuserObject object = nullptr;
-  const auto result = c.driver().cuUserObjectCreate(&object, record.get(), &last_reference_gone,
-                                                    q.count, q.flags);
+  const auto result =
+      c.driver().cuUserObjectCreate(&object, record.get(), &last_reference_gone, q.count, q.flags);
   if (result == CUDA_SUCCESS) {
     r.object = c.mint<handle_kind::user_object>(object);
     record.release()->handle.store(r.object);

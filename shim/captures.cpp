@@ -12,8 +12,8 @@
 namespace gpuwire::shim {
 namespace {
 
-// The arrays that cuStreamGetCaptureInfo hands out are the driver's natively, and valid until the next call for that
-// stream.
+// The arrays that cuStreamGetCaptureInfo hands out are the driver's natively, and valid until the
+// next call for that stream.
 struct dependency_arrays {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;
@@ -176,18 +176,18 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* capt
                                    cuuint64_t* id_out, CUgraph* graph_out,
                                    const CUgraphNode** dependencies_out,
                                    std::size_t* numDependencies_out) {
-  return info(hStream, 2,
-              {captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
-               numDependencies_out});
+  return info(
+      hStream, 2,
+      {captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out});
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                    cuuint64_t* id_out, CUgraph* graph_out,
                                    const CUgraphNode** dependencies_out,
                                    const CUgraphEdgeData** edgeData_out,
                                    std::size_t* numDependencies_out) {
-  return info(hStream, 3,
-              {captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
-               numDependencies_out});
+  return info(
+      hStream, 3,
+      {captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out});
 }
 
 CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,

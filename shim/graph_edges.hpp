@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of nodes and of edge annotations between the program and the wire. An annotation travels as three bytes: outgoing
-// port, incoming port, type.
+// Lists of nodes and of edge annotations between the program and the wire. An annotation travels as
+// three bytes: outgoing port, incoming port, type.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +17,8 @@ inline constexpr std::size_t graph_list_max = 1u << 17;
 
 class node_list {
  public:
-  // False: a list without a beginning, too long a one, or an annotation with reserved bytes that are not zero.
+  // False: a list without a beginning, too long a one, or an annotation with reserved bytes that
+  // are not zero.
   bool take(const CUgraphNode* nodes, const CUgraphEdgeData* edges, std::size_t count) {
     if (count == 0) return true;
     if (nodes == nullptr || count > graph_list_max) return false;

@@ -97,11 +97,12 @@ std::vector<host_box> settled(const known_memory& k, const std::vector<host_box>
   std::vector<host_box> out;
   for (const auto& box : boxes) {
     if (!box.source && !destinations) continue;
-    const bool written = std::any_of(k.outstanding.begin(), k.outstanding.end(), [&](const auto& o) {
-      return std::any_of(o.second.begin(), o.second.end(), [&](const host_box& other) {
-        return !other.source && overlap(box, other);
-      });
-    });
+    const bool written =
+        std::any_of(k.outstanding.begin(), k.outstanding.end(), [&](const auto& o) {
+          return std::any_of(o.second.begin(), o.second.end(), [&](const host_box& other) {
+            return !other.source && overlap(box, other);
+          });
+        });
     if (!written) out.push_back(box);
   }
   return out;
@@ -231,7 +232,8 @@ void take_graph_data(const msg::graph_host_data::request& m) {
       log_debug("the server's data for memory that no graph writes is ignored");
       break;
     }
-    std::memcpy(reinterpret_cast<void*>(address), m.data.data + at, static_cast<std::size_t>(bytes));
+    std::memcpy(reinterpret_cast<void*>(address), m.data.data + at,
+                static_cast<std::size_t>(bytes));
     at += bytes;
   }
   if (m.delivery != 0) k.outstanding.erase(m.delivery);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of this process that graphs copy from and to. The server has a shadow of it: before a launch what the graph reads
-// is sent, after it what the graph wrote comes back as pushes, which are there before anything says that the launch is
-// complete. A push is written only to memory that the program itself named as a destination.
+// Memory of this process that graphs copy from and to. The server has a shadow of it: before a
+// launch what the graph reads is sent, after it what the graph wrote comes back as pushes, which
+// are there before anything says that the launch is complete. A push is written only to memory that
+// the program itself named as a destination.
 //
 // Any thread.
 #pragma once
@@ -36,7 +37,8 @@ struct exec_memory {
 void note_destination(std::uint64_t address, std::uint64_t bytes);
 void note_destination(const CUDA_MEMCPY3D& copy);
 
-// A copy between host and device in a stream that may capture. Nothing: it does not capture, and the copy is an ordinary one.
+// A copy between host and device in a stream that may capture. Nothing: it does not capture, and
+// the copy is an ordinary one.
 std::optional<CUresult> captured_copy(bool to_device, CUdeviceptr device, const void* host,
                                       std::size_t bytes, const stream_target& target);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adding nodes to graphs and changing them, there and in executable graphs. All the typed functions and the general ones
-// become three messages.
+// Adding nodes to graphs and changing them, there and in executable graphs. All the typed functions
+// and the general ones become three messages.
 #include <map>
 #include <mutex>
 
@@ -48,7 +48,8 @@ CUresult add(const node_place& place, CUresult parameters_are, graph_parameters&
   return CUDA_SUCCESS;
 }
 
-// The array of a conditional node's body graphs belongs to the driver natively and lives as long as the node.
+// The array of a conditional node's body graphs belongs to the driver natively and lives as long as
+// the node.
 CUgraph* keep_bodies(CUgraphNode node, std::vector<CUgraph> bodies) {
   static std::mutex mutex;
   static auto* kept = new std::map<CUgraphNode, std::vector<CUgraph>>;
@@ -80,7 +81,8 @@ CUresult set(CUgraphNode node, CUresult parameters_are, graph_parameters& parame
   return call<msg::graph_node_set>(q).result;
 }
 
-// Posted: a program that changes a thousand nodes before each launch does not wait a thousand times.
+// Posted: a program that changes a thousand nodes before each launch does not wait a thousand
+// times.
 CUresult set_in_exec(CUgraphExec exec, CUgraphNode node, CUresult parameters_are,
                      graph_parameters& parameters) {
   if (find_exec(exec) == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +103,9 @@ CUresult converted(graph_parameters& out, const Parameters* p, const Convert& co
 }
 const auto kernel_v1 = [](const CUDA_KERNEL_NODE_PARAMS_v1& p) { return as_v3(p); };
 const auto kernel_v2 = [](const CUDA_KERNEL_NODE_PARAMS_v2& p) { return as_v3(p); };
-const auto host = [](const CUDA_HOST_NODE_PARAMS_v1& p) { return CUDA_HOST_NODE_PARAMS_v2{p.fn, p.userData}; };
+const auto host = [](const CUDA_HOST_NODE_PARAMS_v1& p) {
+  return CUDA_HOST_NODE_PARAMS_v2{p.fn, p.userData};
+};
 const auto batch = [](const CUDA_BATCH_MEM_OP_NODE_PARAMS_v1& p) { return as_v2(p); };
 
 CUresult copy_of(graph_parameters& out, const CUDA_MEMCPY3D* p, CUcontext context) {

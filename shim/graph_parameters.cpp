@@ -22,12 +22,12 @@ const kernel_details* details_of(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
 }  // namespace
 
 CUDA_KERNEL_NODE_PARAMS_v3 as_v3(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
-  return {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX, p.blockDimY,
-          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra, nullptr,     nullptr};
+  return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
+          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    nullptr,     nullptr};
 }
 CUDA_KERNEL_NODE_PARAMS_v3 as_v3(const CUDA_KERNEL_NODE_PARAMS_v2& p) {
-  return {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX, p.blockDimY,
-          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra, p.kern,      p.ctx};
+  return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
+          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    p.kern,      p.ctx};
 }
 CUDA_MEMSET_NODE_PARAMS_v2 as_v2(const CUDA_MEMSET_NODE_PARAMS_v1& p, CUcontext context) {
   return {p.dst, p.pitch, p.value, p.elementSize, p.width, p.height, context};

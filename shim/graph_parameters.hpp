@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of graph nodes: CUDA's structures taken apart for the wire and put together again. What the words of each
-// type of node mean is in graph.spec.
+// The parameters of graph nodes: CUDA's structures taken apart for the wire and put together again.
+// What the words of each type of node mean is in graph.spec.
 #pragma once
 
 #include <cuda.h>
@@ -13,8 +13,8 @@
 
 namespace gpuwire::shim {
 
-// One node's parameters on their way to the server; owns what the message points to. Each set function returns what the
-// driver says to parameters that it refuses before it looks at the graph.
+// One node's parameters on their way to the server; owns what the message points to. Each set
+// function returns what the driver says to parameters that it refuses before it looks at the graph.
 class graph_parameters {
  public:
   CUresult set(const CUgraphNodeParams& p);
@@ -31,7 +31,9 @@ class graph_parameters {
   CUresult set(const CUDA_CONDITIONAL_NODE_PARAMS& p);
 
   // Of a copy node, as it was set; null for another.
-  const CUDA_MEMCPY3D* copy() const { return type_ == CU_GRAPH_NODE_TYPE_MEMCPY ? &copy_ : nullptr; }
+  const CUDA_MEMCPY3D* copy() const {
+    return type_ == CU_GRAPH_NODE_TYPE_MEMCPY ? &copy_ : nullptr;
+  }
 
   template <class Request>
   void give(Request& q) {

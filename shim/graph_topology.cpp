@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the nodes of a graph hang together, copies of whole graphs in the sense of the driver, and what it prints of one.
+// How the nodes of a graph hang together, copies of whole graphs in the sense of the driver, and
+// what it prints of one.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,8 +30,8 @@ void fill(CUgraphNode* out, std::size_t room, const wire::array_view<std::uint64
     out[i] = i < ids.size ? handle_from<CUgraphNode>(ids[i]) : nullptr;
 }
 
-// As everywhere in this family: without arrays only the number, else at most as many as the program has room for, and
-// null in the places that are left.
+// As everywhere in this family: without arrays only the number, else at most as many as the program
+// has room for, and null in the places that are left.
 CUresult edges(std::uint64_t handle, edges_of of, const edge_arrays& out, bool lists) {
   if (handle == 0 || out.count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!lists && out.data != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -112,7 +113,8 @@ bool write_file(const char* path, const wire::bytes_view& text) {
   if (file < 0) return false;
   std::size_t written = 0;
   while (written < text.size) {
-    const auto n = ::write(file, text.data + written, static_cast<std::size_t>(text.size) - written);
+    const auto n =
+        ::write(file, text.data + written, static_cast<std::size_t>(text.size) - written);
     if (n <= 0) break;
     written += static_cast<std::size_t>(n);
   }

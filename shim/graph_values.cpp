@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading the parameters of nodes. What the driver's structures point to belongs to the node natively; here it is kept by
-// the node's handle until the node is changed or goes.
+// Reading the parameters of nodes. What the driver's structures point to belongs to the node
+// natively; here it is kept by the node's handle until the node is changed or goes.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -67,7 +67,8 @@ answer<msg::graph_node_get> ask(CUgraphNode node, CUgraphNodeType type) {
   return a;
 }
 
-// A node that was captured from a library's kernel has a function that this process never asked for.
+// A node that was captured from a library's kernel has a function that this process never asked
+// for.
 void learn(std::uint64_t function, const msg::graph_node_get::reply& body) {
   const auto kind = wire::handle_kind_of(function);
   if (function == 0 || kind == 7 || find_function(handle_from<CUfunction>(function)) != nullptr)
@@ -116,7 +117,8 @@ void forget_node_values(CUgraphNode node) {
 void forget_values_of_graph(CUgraph graph) {
   auto& all = all_values();
   std::lock_guard lock(all.mutex);
-  std::erase_if(all.by_node, [&](const auto& entry) { return entry.second->graph == id_of(graph); });
+  std::erase_if(all.by_node,
+                [&](const auto& entry) { return entry.second->graph == id_of(graph); });
 }
 
 namespace custom {

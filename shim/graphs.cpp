@@ -55,7 +55,8 @@ CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* err
   return a.result;
 }
 
-// Where the driver counts nodes and where it fills the program's array: a longer array is filled up with null.
+// Where the driver counts nodes and where it fills the program's array: a longer array is filled up
+// with null.
 CUresult list(CUgraph graph, CUgraphNode* nodes, std::size_t* count, bool roots) {
   if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   msg::graph_list::request q;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs that this process made. Their launches are posted, so they are looked up here first.
+// Executable graphs that this process made. Their launches are posted, so they are looked up here
+// first.
 #pragma once
 
 #include <cuda.h>

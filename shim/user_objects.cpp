@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// User objects: the driver of the server counts the references, of the program and of graphs; the destructor is a function of the
-// program, known to the server by a number, and runs here when the server says that the last reference has gone.
+// User objects: the driver of the server counts the references, of the program and of graphs; the
+// destructor is a function of the program, known to the server by a number, and runs here when the
+// server says that the last reference has gone.
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/host_functions.hpp"

@@ -74,7 +74,7 @@ void captured_copies(const gpu& g, CUstream stream, size_t count, bool pinned) {
 // Copy nodes built by hand, one of them with rows apart, and changed in the executable graph.
 void copy_nodes(const gpu& g, CUstream stream) {
   constexpr size_t width = 8, pitch = 32, rows = 5;
-  std::vector<unsigned char> from(width * rows), to(pitch * rows, 0xee), instead(width * rows, 3);
+  std::vector<unsigned char> from(width * rows), to(pitch * rows, 0xee);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i);
   CUdeviceptr place;
   CHECK(cuMemAlloc(&place, width * rows));
@@ -121,11 +121,37 @@ void copy_nodes(const gpu& g, CUstream stream) {
     right = right && to[i] == (x >= 4 && x < 4 + width ? from[y * width + x - 4] : 0xee);
   }
   std::printf("rows %s\n", right ? "right" : "wrong");
-  copy.srcHost = instead.data();
-  CHECK(cuGraphExecMemcpyNodeSetParams(exec, in, &copy, g.context));
-  CHECK(cuGraphLaunch(exec, stream));
-  CHECK(cuStreamSynchronize(stream));
-  std::printf("from elsewhere: %d %d\n", to[4], to[pitch * 4 + 11]);
+  CHECK(cuGraphExecDestroy(exec));
+  CHECK(cuGraphDestroy(graph));
+  CHECK(cuMemFree(place));
+}
+
+// Only copies of one dimension may be changed in an executable graph.
+void changed_copy(const gpu& g, CUstream stream) {
+  int first[4] = {1, 2, 3, 4}, second[4] = {5, 6, 7, 8}, seen[4] = {};
+  CUdeviceptr place;
+  CHECK(cuMemAlloc(&place, sizeof(first)));
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = first;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = place;
+  copy.WidthInBytes = sizeof(first);
+  copy.Height = copy.Depth = 1;
+  CUgraph graph;
+  CUgraphNode node;
+  CUgraphExec exec;
+  CHECK(cuGraphCreate(&graph, 0));
+  CHECK(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, g.context));
+  CHECK(cuGraphInstantiate(&exec, graph, 0));
+  for (const int* source : {first, second}) {
+    copy.srcHost = source;
+    CHECK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, g.context));
+    CHECK(cuGraphLaunch(exec, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoH(seen, place, sizeof(seen)));
+    std::printf("copied %d %d\n", seen[0], seen[3]);
+  }
   CHECK(cuGraphExecDestroy(exec));
   CHECK(cuGraphDestroy(graph));
   CHECK(cuMemFree(place));
@@ -237,6 +263,7 @@ int main() {
     captured_copies(g, stream, 700'000, pinned);
   }
   copy_nodes(g, stream);
+  changed_copy(g, stream);
   host_nodes(g, stream);
   user_objects();
   std::printf("PASSED\n");
