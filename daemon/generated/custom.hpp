@@ -34,6 +34,11 @@ outcome graph_exec_update(call_context& c, const msg::graph_exec_update::request
 outcome graph_dot(call_context& c, const msg::graph_dot::request& q);
 outcome graph_memory_get(call_context& c, const msg::graph_memory_get::request& q);
 outcome graph_memory_set(call_context& c, const msg::graph_memory_set::request& q);
+outcome user_object_create(call_context& c, const msg::user_object_create::request& q);
+outcome user_object_retain(call_context& c, const msg::user_object_retain::request& q);
+outcome user_object_release(call_context& c, const msg::user_object_release::request& q);
+outcome graph_copy(call_context& c, const msg::graph_copy::request& q);
+outcome graph_host_write(call_context& c, const msg::graph_host_write::request& q);
 outcome resource_get(call_context& c, const msg::resource_get::request& q);
 outcome resource_split(call_context& c, const msg::resource_split::request& q);
 outcome resource_describe(call_context& c, const msg::resource_describe::request& q);

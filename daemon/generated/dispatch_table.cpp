@@ -43,6 +43,8 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuGraphKernelNodeCopyAttributes::call_id: return &dispatch::cuGraphKernelNodeCopyAttributes;
     case msg::cuGraphConditionalHandleCreate::call_id: return &dispatch::cuGraphConditionalHandleCreate;
     case msg::cuDeviceGraphMemTrim::call_id: return &dispatch::cuDeviceGraphMemTrim;
+    case msg::cuGraphRetainUserObject::call_id: return &dispatch::cuGraphRetainUserObject;
+    case msg::cuGraphReleaseUserObject::call_id: return &dispatch::cuGraphReleaseUserObject;
     case msg::capture_begin::call_id: return &dispatch::capture_begin;
     case msg::capture_end::call_id: return &dispatch::capture_end;
     case msg::capture_mode::call_id: return &dispatch::capture_mode;
@@ -66,6 +68,11 @@ handler find_handler(std::uint16_t call_id) {
     case msg::graph_dot::call_id: return &dispatch::graph_dot;
     case msg::graph_memory_get::call_id: return &dispatch::graph_memory_get;
     case msg::graph_memory_set::call_id: return &dispatch::graph_memory_set;
+    case msg::user_object_create::call_id: return &dispatch::user_object_create;
+    case msg::user_object_retain::call_id: return &dispatch::user_object_retain;
+    case msg::user_object_release::call_id: return &dispatch::user_object_release;
+    case msg::graph_copy::call_id: return &dispatch::graph_copy;
+    case msg::graph_host_write::call_id: return &dispatch::graph_host_write;
     case msg::resource_get::call_id: return &dispatch::resource_get;
     case msg::resource_split::call_id: return &dispatch::resource_split;
     case msg::resource_describe::call_id: return &dispatch::resource_describe;
