@@ -85,6 +85,7 @@ void* call_context::find(handle_kind kind, std::uint64_t id) {
     case handle_kind::graph_exec:
     case handle_kind::user_object:
     case handle_kind::pool:
+    case handle_kind::allocation:
       fail(CUDA_ERROR_INVALID_VALUE);  // the driver's answer to a null one
       break;
     default:

@@ -57,7 +57,7 @@ class call_context {
   CUfunction function(std::uint64_t id);
   template <handle_kind Kind>
   typename native_type<Kind>::type native(std::uint64_t id) {
-    return static_cast<typename native_type<Kind>::type>(find(Kind, id));
+    return reinterpret_cast<typename native_type<Kind>::type>(find(Kind, id));
   }
   bool failed() const { return failure_ != CUDA_SUCCESS; }
   CUresult failure() const { return failure_; }

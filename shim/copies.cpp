@@ -73,7 +73,7 @@ enum class place { unknown, gpu, host };
 
 place place_of(CUdeviceptr address) {
   const auto range = state().memory.find(address);
-  if (!range) return place::unknown;
+  if (!range) return is_reserved_device_address(address) ? place::gpu : place::unknown;
   return is_device_memory(*range) ? place::gpu : place::host;
 }
 

@@ -79,9 +79,15 @@ template <class Handle>
 std::uint64_t id_of(Handle* handle) {
   return reinterpret_cast<std::uint64_t>(handle);
 }
+inline std::uint64_t id_of(unsigned long long handle) {
+  return handle;
+}
 template <class Handle>
 Handle handle_from(std::uint64_t id) {
-  return reinterpret_cast<Handle>(id);
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<Handle>(id);
+  else
+    return static_cast<Handle>(id);
 }
 
 // Makes stream 0 mean the per-thread default stream while it lives.

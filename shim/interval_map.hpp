@@ -66,6 +66,17 @@ class interval_map {
     return taken;
   }
 
+  // Changes the values of the ranges that lie wholly in [base, base + bytes).
+  template <class Change>
+  void change_within(std::uint64_t base, std::uint64_t bytes, Change change) {
+    std::unique_lock lock(mutex_);
+    for (auto it = ranges_.lower_bound(base); it != ranges_.end(); ++it) {
+      const auto& range = it->second;
+      if (range.base - base >= bytes || range.bytes > bytes - (range.base - base)) break;
+      change(it->second.value);
+    }
+  }
+
   // Takes out every range that `wanted` chooses and gives each to `taken` after the lock is
   // released.
   template <class Wanted, class Taken>

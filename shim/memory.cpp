@@ -110,6 +110,8 @@ void release_range(const memory_range& range) {
     case memory_kind::registered:
       release_mirror(range);
       break;
+    case memory_kind::mapped:  // the reservation stays
+      break;
   }
 }
 
@@ -157,10 +159,57 @@ std::optional<memory_range> forget_device_range(std::uint64_t address, memory_ki
   return taken;
 }
 
+namespace {
+
+// What a program reserved, by its first address.
+struct reserved_range {};
+interval_map<reserved_range>& reserved_ranges() {
+  static auto* r = new interval_map<reserved_range>;
+  return *r;
+}
+
+// Mapped ranges lie side by side, and a copy may run through several.
+bool is_known_mapped_range(memory_range range, std::uint64_t address, std::uint64_t bytes) {
+  const context_record* c = self().current();
+  const unsigned device = 1u << (c != nullptr ? static_cast<unsigned>(c->device) & 31u : 0u);
+  for (;;) {
+    if (range.value.kind != memory_kind::mapped || (range.value.flags & device) == 0) return false;
+    if (range.contains(address, bytes)) return true;
+    const std::uint64_t here = range.bytes - (address - range.base);
+    address += here;
+    bytes -= here;
+    const auto next = state().memory.find(address);
+    if (!next) return false;
+    range = *next;
+  }
+}
+
+}  // namespace
+
+bool is_reserved_device_address(std::uint64_t address) {
+  return reserved_ranges().covers(address, 1);
+}
+bool reserve_device_addresses(std::uint64_t address, std::uint64_t bytes) {
+  if (!addresses().take(address, bytes)) return false;
+  if (reserved_ranges().insert(address, bytes, {})) return true;
+  addresses().give_back(address, bytes);
+  return false;
+}
+void free_device_addresses(std::uint64_t address) {
+  if (const auto gone = reserved_ranges().erase(address)) addresses().give_back(gone->base, gone->bytes);
+}
+
 bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
   const auto range = state().memory.find(address);
-  return range && is_device_memory(*range) && range->contains(address, bytes) &&
-         range->value.kind != memory_kind::graph;  // the graph may have freed it
+  if (!range || !is_device_memory(*range)) return false;
+  switch (range->value.kind) {
+    case memory_kind::graph:  // the graph may have freed it
+      return false;
+    case memory_kind::mapped:
+      return is_known_mapped_range(*range, address, bytes);
+    default:
+      return range->contains(address, bytes);
+  }
 }
 
 bool is_freed_device_memory(std::uint64_t address) {

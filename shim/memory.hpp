@@ -26,11 +26,17 @@ inline bool is_device_memory(const memory_range& range) {
     case memory_kind::global:
     case memory_kind::pool:
     case memory_kind::graph:
+    case memory_kind::mapped:
       return true;
     default:
       return false;
   }
 }
+
+// Ranges of addresses that the program reserved. Nothing of this process lies there, mapped or not.
+bool is_reserved_device_address(std::uint64_t address);
+bool reserve_device_addresses(std::uint64_t address, std::uint64_t bytes);
+void free_device_addresses(std::uint64_t address);
 
 // The entry of memory that the current context gets now.
 memory_entry new_memory_entry(memory_kind kind);

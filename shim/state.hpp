@@ -80,14 +80,15 @@ struct exec_record {
   std::atomic<exec_memory*> memory{nullptr};  // of the program, if it copies from or to any; never freed
 };
 
-// pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so.
-enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph };
+// pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so;
+// mapped: an allocation in a range that the program reserved.
+enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph, mapped };
 
 struct memory_entry {
   memory_kind kind = memory_kind::device;
   std::uint32_t context = 0;
   int device = 0;
-  unsigned flags = 0;       // host memory: as the program passed them
+  unsigned flags = 0;       // host memory: as the program passed them; mapped: a bit for each device that may write
   std::uint64_t owner = 0;  // global: the image it belongs to; pool: the pool, 0 the device's current one
   std::uint64_t buffer_id = 0;
 };

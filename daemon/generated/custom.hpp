@@ -98,5 +98,13 @@ outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& 
 outcome cuStreamQuery(call_context& c, const msg::cuStreamQuery::request& q);
 outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
+outcome address_reserve(call_context& c, const msg::address_reserve::request& q);
+outcome allocation_create(call_context& c, const msg::allocation_create::request& q);
+outcome memory_set_access(call_context& c, const msg::memory_set_access::request& q);
+outcome memory_get_access(call_context& c, const msg::memory_get_access::request& q);
+outcome allocation_granularity(call_context& c, const msg::allocation_granularity::request& q);
+outcome allocation_properties_get(call_context& c, const msg::allocation_properties_get::request& q);
+outcome allocation_retain(call_context& c, const msg::allocation_retain::request& q);
+outcome cuMemRelease(call_context& c, const msg::cuMemRelease::request& q);
 
 }  // namespace gpuwire::daemon::custom

@@ -183,6 +183,23 @@ outcome cuStreamWaitValue64(call_context& c, wire::decoder& in);
 outcome cuStreamWaitValue64_v2(call_context& c, wire::decoder& in);
 outcome stream_mem_ops(call_context& c, wire::decoder& in);
 outcome tensor_map(call_context& c, wire::decoder& in);
+outcome address_reserve(call_context& c, wire::decoder& in);
+outcome allocation_create(call_context& c, wire::decoder& in);
+outcome memory_set_access(call_context& c, wire::decoder& in);
+outcome memory_get_access(call_context& c, wire::decoder& in);
+outcome allocation_granularity(call_context& c, wire::decoder& in);
+outcome allocation_properties_get(call_context& c, wire::decoder& in);
+outcome allocation_retain(call_context& c, wire::decoder& in);
+outcome cuMemAddressFree(call_context& c, wire::decoder& in);
+outcome cuMemMap(call_context& c, wire::decoder& in);
+outcome cuMemUnmap(call_context& c, wire::decoder& in);
+outcome cuMemRelease(call_context& c, wire::decoder& in);
+outcome cuMulticastCreate(call_context& c, wire::decoder& in);
+outcome cuMulticastAddDevice(call_context& c, wire::decoder& in);
+outcome cuMulticastBindMem(call_context& c, wire::decoder& in);
+outcome cuMulticastBindAddr(call_context& c, wire::decoder& in);
+outcome cuMulticastUnbind(call_context& c, wire::decoder& in);
+outcome cuMulticastGetGranularity(call_context& c, wire::decoder& in);
 
 }  // namespace dispatch
 }  // namespace gpuwire::daemon

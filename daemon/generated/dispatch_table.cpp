@@ -175,6 +175,23 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuStreamWaitValue64_v2::call_id: return &dispatch::cuStreamWaitValue64_v2;
     case msg::stream_mem_ops::call_id: return &dispatch::stream_mem_ops;
     case msg::tensor_map::call_id: return &dispatch::tensor_map;
+    case msg::address_reserve::call_id: return &dispatch::address_reserve;
+    case msg::allocation_create::call_id: return &dispatch::allocation_create;
+    case msg::memory_set_access::call_id: return &dispatch::memory_set_access;
+    case msg::memory_get_access::call_id: return &dispatch::memory_get_access;
+    case msg::allocation_granularity::call_id: return &dispatch::allocation_granularity;
+    case msg::allocation_properties_get::call_id: return &dispatch::allocation_properties_get;
+    case msg::allocation_retain::call_id: return &dispatch::allocation_retain;
+    case msg::cuMemAddressFree::call_id: return &dispatch::cuMemAddressFree;
+    case msg::cuMemMap::call_id: return &dispatch::cuMemMap;
+    case msg::cuMemUnmap::call_id: return &dispatch::cuMemUnmap;
+    case msg::cuMemRelease::call_id: return &dispatch::cuMemRelease;
+    case msg::cuMulticastCreate::call_id: return &dispatch::cuMulticastCreate;
+    case msg::cuMulticastAddDevice::call_id: return &dispatch::cuMulticastAddDevice;
+    case msg::cuMulticastBindMem::call_id: return &dispatch::cuMulticastBindMem;
+    case msg::cuMulticastBindAddr::call_id: return &dispatch::cuMulticastBindAddr;
+    case msg::cuMulticastUnbind::call_id: return &dispatch::cuMulticastUnbind;
+    case msg::cuMulticastGetGranularity::call_id: return &dispatch::cuMulticastGetGranularity;
     default: return nullptr;
   }
 }

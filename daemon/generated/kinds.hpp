@@ -74,5 +74,9 @@ template <>
 struct native_type<handle_kind::pool> {
   using type = CUmemoryPool;
 };
+template <>
+struct native_type<handle_kind::allocation> {
+  using type = CUmemGenericAllocationHandle;
+};
 
 }  // namespace gpuwire::daemon

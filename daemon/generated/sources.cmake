@@ -17,5 +17,6 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_occupancy.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_stream.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/dispatch_tensor.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_tensor.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_vmm.cpp)
 # Compile them with -D__CUDA_API_VERSION_INTERNAL.

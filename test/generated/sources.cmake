@@ -15,5 +15,6 @@ set(GPUWIRE_GENERATED_MESSAGE_TESTS
   ${CMAKE_CURRENT_LIST_DIR}/messages_occupancy_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_pool_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_stream_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/messages_tensor_test.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/messages_tensor_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/messages_vmm_test.cpp)
 # Sources of the executable test_messages.

@@ -187,6 +187,23 @@ constexpr call_info table[] = {
     {0x5012, "cuDeviceSetMemPool", call_class::called, false, false, 0xddad1d4221e5ce01},
     {0x5013, "cuMemPoolDestroy", call_class::called, true, false, 0x9466b9aaeffa1844},
     {0x5014, "cuMemPoolTrimTo", call_class::called, true, false, 0xfd43f2ad350eb0c1},
+    {0x5101, "address_reserve", call_class::called, true, false, 0x92bb8a6ca3f06e0c},
+    {0x5102, "allocation_create", call_class::called, true, false, 0xad05ae9755a53c5d},
+    {0x5103, "memory_set_access", call_class::called, true, false, 0x8e5a241d22a14730},
+    {0x5104, "memory_get_access", call_class::called, false, false, 0x47abeccbb9c64c08},
+    {0x5105, "allocation_granularity", call_class::cached, false, false, 0x4b184cbce7cd054a},
+    {0x5106, "allocation_properties_get", call_class::called, false, false, 0xea0617e04ed8a5ed},
+    {0x5107, "allocation_retain", call_class::called, false, false, 0xf45ecc2bb1a5c55e},
+    {0x5110, "cuMemAddressFree", call_class::called, true, false, 0x99f0620f678dbf54},
+    {0x5111, "cuMemMap", call_class::called, true, false, 0x154cd62137bfc063},
+    {0x5112, "cuMemUnmap", call_class::called, true, false, 0xb76eddbfd05a7e2f},
+    {0x5113, "cuMemRelease", call_class::called, true, false, 0x28737462a25cd8ab},
+    {0x5120, "cuMulticastCreate", call_class::called, true, false, 0x736585458be734c2},
+    {0x5121, "cuMulticastAddDevice", call_class::called, true, false, 0xd4e8c641602bda2d},
+    {0x5122, "cuMulticastBindMem", call_class::called, true, false, 0x62d8b97b4b755af8},
+    {0x5123, "cuMulticastBindAddr", call_class::called, true, false, 0x6074d7142e7acaa3},
+    {0x5124, "cuMulticastUnbind", call_class::called, true, false, 0xe3a3590fe3bb025e},
+    {0x5125, "cuMulticastGetGranularity", call_class::called, false, false, 0x17ef63ca5c0abec1},
 };
 
 }  // namespace

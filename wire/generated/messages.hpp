@@ -18,3 +18,4 @@
 #include "wire/generated/messages_pool.hpp"
 #include "wire/generated/messages_stream.hpp"
 #include "wire/generated/messages_tensor.hpp"
+#include "wire/generated/messages_vmm.hpp"
