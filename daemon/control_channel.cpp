@@ -83,9 +83,9 @@ control_state receive_control(int channel, received_control& out) {
   const auto state = receive_packet(channel, body, out.connection);
   if (state != control_state::message) return state;
   out.message = {static_cast<control_kind>(body[0]), static_cast<wire::connection_role>(body[1])};
-  const bool attach = out.message.kind == control_kind::attach;
-  if (!attach && out.message.kind != control_kind::end) return control_state::closed;
-  return attach == static_cast<bool>(out.connection) ? control_state::message
+  const bool brings_descriptor = out.message.kind == control_kind::attach || out.message.kind == control_kind::tickets;
+  if (!brings_descriptor && out.message.kind != control_kind::end) return control_state::closed;
+  return brings_descriptor == static_cast<bool>(out.connection) ? control_state::message
                                                      : control_state::closed;
 }
 

@@ -17,6 +17,7 @@ namespace gpuwire::daemon {
 enum class control_kind : std::uint8_t {
   attach = 1,  // a connection of the session, its descriptor in the message
   end = 2,     // the daemon shuts down: end the session now
+  tickets = 3,  // the channel for tickets, its descriptor in the message
 };
 
 struct control_message {

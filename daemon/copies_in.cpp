@@ -10,7 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "daemon/call_context.hpp"
+#include "daemon/bulk_copies.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/inline_copies.hpp"
 #include "wire/limits.hpp"
@@ -30,9 +30,9 @@ struct chunk {
 // Shared by the receive threads, which fill blocks, and the lane's thread, which empties them.
 class incoming_copy final : public wire::bulk_sink {
  public:
-  incoming_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr destination,
+  incoming_copy(worker& w, const call_ticket& ticket, stream_reference s, chunk_copy issue,
                 std::uint64_t bytes)
-      : worker_(w), ticket_(ticket), stream_(s), destination_(destination), bytes_(bytes) {}
+      : worker_(w), ticket_(ticket), stream_(s), copy_(std::move(issue)), bytes_(bytes) {}
 
   std::span<std::byte> place(std::uint64_t offset, std::uint32_t bytes) override {
     if (bytes > wire::limits::bulk_chunk_bytes || offset > bytes_ || bytes > bytes_ - offset)
@@ -96,10 +96,7 @@ class incoming_copy final : public wire::bulk_sink {
   void issue(chunk& next) {
     auto problem = result_;
     if (problem == CUDA_SUCCESS) next.event = worker_.events.acquire(stream_.context, problem);
-    if (problem == CUDA_SUCCESS) {
-      problem = worker_.driver().cuMemcpyHtoDAsync_v2(destination_ + next.offset, next.block.data,
-                                                      next.bytes, stream_.native);
-    }
+    if (problem == CUDA_SUCCESS) problem = copy_(next.offset, next.block.data, next.bytes);
     if (problem == CUDA_SUCCESS)
       problem = worker_.driver().cuEventRecord(next.event, stream_.native);
     if (problem != CUDA_SUCCESS) {
@@ -151,7 +148,7 @@ class incoming_copy final : public wire::bulk_sink {
   worker& worker_;
   const call_ticket ticket_;
   const stream_reference stream_;
-  const CUdeviceptr destination_;
+  const chunk_copy copy_;
   const std::uint64_t bytes_;
 
   std::mutex mutex_;
@@ -176,47 +173,70 @@ CUresult captured(call_context& c, const call::request& q, const stream_referenc
 }
 
 outcome bulk_copy(call_context& c, const call::request& q) {
-  auto& w = c.owner();
-  c.bulk_taken();
-  if (!c.called()) return c.malformed();
+  const auto& d = c.driver();
   const auto s = c.stream_of(q.stream);
-  auto problem = c.failure();
-  if (problem == CUDA_SUCCESS && (!c.enter(s.context) || s.context == 0))
-    problem = CUDA_ERROR_INVALID_CONTEXT;
-  if (problem == CUDA_SUCCESS && w.captures.touches(s.native))
-    problem = captured(c, q, s);
-  if (problem != CUDA_SUCCESS || q.bytes == 0) {
-    w.session->expect_bulk(c.ticket().sequence, nullptr, q.bytes);
-    c.count_operation(q.stream, s);
-    return c.finish<call>(problem, {});
-  }
-  auto copy = std::make_shared<incoming_copy>(w, c.ticket(), s, q.destination, q.bytes);
-  w.session->expect_bulk(c.ticket().sequence, copy, q.bytes);
-  c.count_operation(q.stream, s);
-  w.lanes.run(c.ticket().lane, [copy] { copy->run(); });
-  return c.deferred();
+  const auto refusal =
+      c.owner().captures.touches(s.native) ? captured(c, q, s) : CUDA_SUCCESS;
+  return receive_in_chunks(
+      c, q.stream, q.bytes,
+      [&d, s, destination = q.destination](std::uint64_t offset, std::byte* data,
+                                           std::uint64_t bytes) {
+        return d.cuMemcpyHtoDAsync_v2(destination + offset, data, bytes, s.native);
+      },
+      refusal);
 }
 
 }  // namespace
 
+outcome receive_in_chunks(call_context& c, std::uint64_t stream, std::uint64_t bytes,
+                          chunk_copy issue, CUresult refusal) {
+  auto& w = c.owner();
+  c.bulk_taken();
+  if (!c.called()) return c.malformed();
+  const auto s = c.stream_of(stream);
+  auto problem = c.failed() ? c.failure() : refusal;
+  if (problem == CUDA_SUCCESS && (!c.enter(s.context) || s.context == 0))
+    problem = CUDA_ERROR_INVALID_CONTEXT;
+  if (problem != CUDA_SUCCESS || bytes == 0) {
+    w.session->expect_bulk(c.ticket().sequence, nullptr, bytes);
+    c.count_operation(stream, s);
+    return c.finish<call>(problem, {});
+  }
+  auto copy = std::make_shared<incoming_copy>(w, c.ticket(), s, std::move(issue), bytes);
+  w.session->expect_bulk(c.ticket().sequence, copy, bytes);
+  c.count_operation(stream, s);
+  w.lanes.run(c.ticket().lane, [copy] { copy->run(); });
+  return c.deferred();
+}
+
 CUresult inline_copies::copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes,
                              const stream_reference& s) {
   const auto& d = worker_.driver();
-  capture_mode_scope relaxed(d, CU_STREAM_CAPTURE_MODE_RELAXED);
-  recycle();
   // Up to here the driver itself takes a copy of pageable memory before it returns, without waiting
   // for the stream.
-  if (bytes <= limits::direct_copy_bytes_max)
+  if (bytes <= limits::direct_copy_bytes_max) {
+    capture_mode_scope relaxed(d, CU_STREAM_CAPTURE_MODE_RELAXED);
+    recycle();
     return d.cuMemcpyHtoDAsync_v2(destination, data, bytes, s.native);
+  }
+  return copy_staged(data, bytes, s, [&](const std::byte* staged) {
+    return d.cuMemcpyHtoDAsync_v2(destination, staged, bytes, s.native);
+  });
+}
+
+CUresult inline_copies::copy_staged(const std::byte* data, std::size_t bytes,
+                                    const stream_reference& s, const issue_function& issue) {
+  const auto& d = worker_.driver();
+  capture_mode_scope relaxed(d, CU_STREAM_CAPTURE_MODE_RELAXED);
+  recycle();
   auto block = worker_.inline_staging.try_acquire(bytes, s.context);
   // Beyond the bound only a client gets that ignores its credits; the driver then may make the
   // executor wait.
-  if (!block) return d.cuMemcpyHtoDAsync_v2(destination, data, bytes, s.native);
+  if (!block) return issue(data);
   std::memcpy(block.data, data, bytes);
   auto problem = CUDA_SUCCESS;
   const auto event = worker_.events.acquire(s.context, problem);
-  if (problem == CUDA_SUCCESS)
-    problem = d.cuMemcpyHtoDAsync_v2(destination, block.data, bytes, s.native);
+  if (problem == CUDA_SUCCESS) problem = issue(block.data);
   if (problem == CUDA_SUCCESS) {
     problem = d.cuEventRecord(event, s.native);
     if (problem == CUDA_SUCCESS) {

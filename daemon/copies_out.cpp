@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "daemon/call_context.hpp"
+#include "daemon/bulk_copies.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/pending_wait.hpp"
 #include "wire/limits.hpp"
@@ -25,9 +25,9 @@ struct chunk_in_flight {
 // copies are at a legal place.
 class outgoing_copy {
  public:
-  outgoing_copy(worker& w, const call_ticket& ticket, stream_reference s, CUdeviceptr source,
+  outgoing_copy(worker& w, const call_ticket& ticket, stream_reference s, chunk_copy issue,
                 std::uint64_t bytes)
-      : worker_(w), ticket_(ticket), stream_(s), source_(source), bytes_(bytes) {}
+      : worker_(w), ticket_(ticket), stream_(s), copy_(std::move(issue)), bytes_(bytes) {}
 
   void run() {
     enter_context(worker_, stream_.context);
@@ -56,9 +56,7 @@ class outgoing_copy {
     if (!chunk.block) return send_oldest();
     auto problem = CUDA_SUCCESS;
     chunk.event = worker_.events.acquire(stream_.context, problem);
-    if (problem == CUDA_SUCCESS)
-      problem = worker_.driver().cuMemcpyDtoHAsync_v2(chunk.block.data, source_ + chunk.offset,
-                                                      chunk.bytes, stream_.native);
+    if (problem == CUDA_SUCCESS) problem = copy_(chunk.offset, chunk.block.data, chunk.bytes);
     if (problem == CUDA_SUCCESS)
       problem = worker_.driver().cuEventRecord(chunk.event, stream_.native);
     if (problem != CUDA_SUCCESS) {
@@ -98,24 +96,35 @@ class outgoing_copy {
   worker& worker_;
   const call_ticket ticket_;
   const stream_reference stream_;
-  const CUdeviceptr source_;
+  const chunk_copy copy_;
   const std::uint64_t bytes_;
   std::uint64_t issued_ = 0;
   std::size_t begun_ = 0, sent_ = 0;  // chunks
   std::array<chunk_in_flight, limits::transfer_blocks_max> chunks_;
 };
 
-outcome small_copy(call_context& c, const call::request& q, const stream_reference& s) {
+}  // namespace
+
+outcome send_in_chunks(call_context& c, const stream_reference& s, std::uint64_t bytes,
+                       chunk_copy issue) {
+  c.owner().lanes.run(c.ticket().lane, [&w = c.owner(), ticket = c.ticket(), s, bytes,
+                                        issue = std::move(issue)] {
+    outgoing_copy(w, ticket, s, issue, bytes).run();
+  });
+  return c.deferred();
+}
+
+outcome send_in_reply(call_context& c, const stream_reference& s, std::uint64_t bytes,
+                      const chunk_copy& issue) {
   auto& w = c.owner();
   pending_wait wait;
   wait.context = s.context;
-  wait.bytes = q.bytes;
-  wait.block = w.inline_staging.try_acquire(q.bytes, s.context);
+  wait.bytes = bytes;
+  wait.block = w.inline_staging.try_acquire(bytes, s.context);
   if (!wait.block) return c.finish<call>(CUDA_ERROR_OUT_OF_MEMORY, {});
   auto problem = CUDA_SUCCESS;
   wait.event = w.events.acquire(s.context, problem);
-  if (problem == CUDA_SUCCESS)
-    problem = c.driver().cuMemcpyDtoHAsync_v2(wait.block.data, q.source, q.bytes, s.native);
+  if (problem == CUDA_SUCCESS) problem = issue(0, wait.block.data, bytes);
   if (problem == CUDA_SUCCESS) problem = c.driver().cuEventRecord(wait.event, s.native);
   if (problem != CUDA_SUCCESS) {
     w.inline_staging.release(wait.block);
@@ -125,8 +134,6 @@ outcome small_copy(call_context& c, const call::request& q, const stream_referen
   }
   return c.wait(wait);
 }
-
-}  // namespace
 
 namespace custom {
 
@@ -141,12 +148,12 @@ outcome copy_from_device(call_context& c, const call::request& q) {
     const auto refused = q.synchronous || !captures.captures(s.native);
     return c.finish<call>(refused ? captures.refusal(s.native) : CUDA_ERROR_NOT_SUPPORTED, {});
   }
-  if (q.bytes <= wire::limits::reply_inline_bytes_max) return small_copy(c, q, s);
-  c.owner().lanes.run(c.ticket().lane,
-                      [&w = c.owner(), ticket = c.ticket(), s, source = q.source, bytes = q.bytes] {
-                        outgoing_copy(w, ticket, s, source, bytes).run();
-                      });
-  return c.deferred();
+  const auto copy = [&d = c.driver(), s, source = q.source](std::uint64_t offset, std::byte* data,
+                                                            std::uint64_t bytes) {
+    return d.cuMemcpyDtoHAsync_v2(data, source + offset, bytes, s.native);
+  };
+  return q.bytes <= wire::limits::reply_inline_bytes_max ? send_in_reply(c, s, q.bytes, copy)
+                                                         : send_in_chunks(c, s, q.bytes, copy);
 }
 
 }  // namespace custom

@@ -136,14 +136,14 @@ std::optional<handle_table::record> handle_table::remove(wire::handle_id id) {
   return record{native, context};
 }
 
-void handle_table::put_back(wire::handle_id id, void* native) {
+void handle_table::put_back(wire::handle_id id, void* native, const handle_owner& owner) {
   std::lock_guard lock(mutex_);
   const auto index = wire::handle_index(id);
   const auto free = std::find(free_.begin(), free_.end(), index);
   auto* e = at(index);
   if (free == free_.end() || e == nullptr || e->held) return;
   free_.erase(free);
-  fill(*e, wire::handle_generation(id), native, {});
+  fill(*e, wire::handle_generation(id), native, owner);
   by_native_.emplace(native, id);
 }
 

@@ -51,9 +51,9 @@ class handle_table {
   wire::handle_id place_at(std::uint32_t index, void* native);
 
   std::optional<record> remove(wire::handle_id id);
-  // Undoes the remove() of an entry without owner whose object the driver refused to destroy. Nothing if the index has
+  // Undoes the remove() of an entry whose object the driver refused to destroy. Nothing if the index has
   // a new life already.
-  void put_back(wire::handle_id id, void* native);
+  void put_back(wire::handle_id id, void* native, const handle_owner& owner = {});
   // Removes what belongs to a context or an image; returns the driver's pointers.
   std::vector<void*> remove_context(std::uint32_t context);
   std::vector<void*> remove_parent(wire::handle_id parent);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <mutex>
 
@@ -22,6 +23,11 @@ class inline_copies {
   // Issues the copy; `data` may be reused on return.
   CUresult copy(CUdeviceptr destination, const std::byte* data, std::size_t bytes,
                 const stream_reference& s);
+  // The same for data that is more than one run of bytes on the device: `issue` issues the driver's copies from the given
+  // place, which stays as it is until they are done.
+  using issue_function = std::function<CUresult(const std::byte*)>;
+  CUresult copy_staged(const std::byte* data, std::size_t bytes, const stream_reference& s,
+                       const issue_function& issue);
   // A lane's thread, before it destroys a context: waits for the copies of that context.
   void settle(std::uint32_t context);
 

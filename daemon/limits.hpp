@@ -27,6 +27,9 @@ inline constexpr milliseconds drain_deadline{
 inline constexpr std::size_t nvml_connections_max = 1024;
 inline constexpr seconds nvml_idle{30};  // without a client for so long, the helper ends
 
+inline constexpr std::size_t tickets_per_session_max = 16384;  // what a session may share
+inline constexpr seconds ticket_deadline{5};                   // for the main process to answer a worker
+
 // Worker.
 inline constexpr milliseconds lost_grace{
     1'000};  // all connections ended without goodbye; stated outside: 1.5 s

@@ -21,6 +21,7 @@
 #include "daemon/control_channel.hpp"
 #include "daemon/session_table.hpp"
 #include "daemon/spawn.hpp"
+#include "daemon/ticket_service.hpp"
 #include "wire/endpoint.hpp"
 
 namespace gpuwire::daemon {
@@ -277,6 +278,7 @@ class server final : public connection_owner {
                                    {"peer", peer},
                                    {"worker", std::to_string(entry.worker)}});
       nvml_.session_began(entry.worker, hello.process_key);
+      tickets_.serve(entry.number, entry.control.get());
       sessions_.add(id, std::move(entry));
       return {handshake.accept({id, hello.features}), true, id};
     }
@@ -317,6 +319,7 @@ class server final : public connection_owner {
       nvml_.session_ended(child);
       const auto entry = sessions_.remove_worker(child);
       if (!entry) continue;
+      tickets_.forget(entry->number);
       const auto lasted = std::chrono::steady_clock::now() - entry->started;
       log(clean ? log_level::info : log_level::warning, "session ended",
           {{"session", std::to_string(entry->number)},
@@ -356,6 +359,7 @@ class server final : public connection_owner {
   tcp::acceptor acceptor_;
   asio::signal_set ends_, children_;
   asio::steady_timer drain_, accept_pause_;
+  ticket_service tickets_{io_};
   session_table sessions_;
   std::list<std::shared_ptr<pending_connection>> pending_;
   bool stopping_ = false;

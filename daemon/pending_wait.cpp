@@ -29,8 +29,8 @@ void finish_wait(worker& w, pending_wait wait) {
   if (wait.pooled) w.events.release(wait.event, wait.context);
   w.deliveries_to_client.settle();
   w.output.flush(*w.session);
-  if (wait.ticket.call == msg::copy_from_device::call_id) {
-    msg::copy_from_device::reply r;
+  if (wait.block) {
+    msg::copy_from_device::reply r;  // the reply to the copy of a box has the same fields
     if (result == CUDA_SUCCESS) r.data = {wait.block.data, wait.bytes};
     w.answer<msg::copy_from_device>(wait.ticket, result, r);
   } else {

@@ -66,10 +66,12 @@ outcome pool_create(call_context& c, const msg::pool_create::request& q) {
   using call = msg::pool_create;
   const auto location = location_from(q.location);
   if (!location || q.usage > 0xffff) return c.malformed();
-  if (c.driver().cuMemPoolCreate == nullptr || is_on_host(*location) || q.handle_types != 0)
+  if (c.driver().cuMemPoolCreate == nullptr || is_on_host(*location) ||
+      (q.handle_types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0)
     return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
   CUmemPoolProps properties{};
   properties.allocType = static_cast<CUmemAllocationType>(q.type);
+  properties.handleTypes = static_cast<CUmemAllocationHandleType>(q.handle_types);
   properties.location = *location;
   properties.maxSize = q.bytes_max;
   properties.usage = static_cast<unsigned short>(q.usage);

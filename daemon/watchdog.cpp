@@ -19,8 +19,12 @@ void end_of_session::ended(time_point now) {
 }
 
 watchdog::watchdog(descriptor control, std::function<void(wire::connection_role, int fd)> attach,
-                   std::function<void(const std::string& reason)> end)
-    : control_(std::move(control)), attach_(std::move(attach)), end_(std::move(end)) {}
+                   std::function<void(const std::string& reason)> end,
+                   std::function<void(descriptor)> tickets)
+    : control_(std::move(control)),
+      attach_(std::move(attach)),
+      end_(std::move(end)),
+      tickets_(std::move(tickets)) {}
 
 void watchdog::watch(int fd) {
   descriptor copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -44,6 +48,10 @@ bool watchdog::take_messages() {
     if (received.message.kind == control_kind::end) {
       end_("the daemon shuts down");
       return false;
+    }
+    if (received.message.kind == control_kind::tickets) {
+      tickets_(std::move(received.connection));
+      continue;
     }
     watch(received.connection.get());
     attach_(received.message.role, received.connection.release());

@@ -36,9 +36,10 @@ class end_of_session {
 class watchdog {
  public:
   // `attach` is called for every further connection; `end` with the reason, and does not return in
-  // a worker.
+  // a worker; `tickets` with the channel for them.
   watchdog(descriptor control, std::function<void(wire::connection_role, int fd)> attach,
-           std::function<void(const std::string& reason)> end);
+           std::function<void(const std::string& reason)> end,
+           std::function<void(descriptor)> tickets);
   // Watches a connection besides whoever reads it; keeps a copy of the descriptor.
   void watch(int fd);
   void run();
@@ -50,6 +51,7 @@ class watchdog {
   descriptor control_;
   std::function<void(wire::connection_role, int)> attach_;
   std::function<void(const std::string&)> end_;
+  std::function<void(descriptor)> tickets_;
   std::vector<descriptor> connections_;
   end_of_session over_;
 };

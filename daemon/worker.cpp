@@ -89,7 +89,8 @@ void worker::settle_range(std::uint64_t range) {
 
 void worker::context_gone(std::uint32_t context) {
   for (const auto kind :
-       {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::function}) {
+       {handle_kind::stream, handle_kind::event, handle_kind::module, handle_kind::function, handle_kind::array,
+        handle_kind::mipmapped_array}) {
     handles(kind).remove_context(context);
   }
   captures.context_gone(context);

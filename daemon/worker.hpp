@@ -32,6 +32,7 @@
 #include "daemon/staging.hpp"
 #include "daemon/stream_reference.hpp"
 #include "daemon/thread_streams.hpp"
+#include "daemon/tickets.hpp"
 #include "daemon/uploads.hpp"
 #include "daemon/word_pages.hpp"
 #include "wire/server.hpp"
@@ -102,6 +103,7 @@ struct worker {
   graph_book graphs{*this};
   graph_memory graph_data{*this};
   output_capture output;
+  ticket_desk tickets;
   link_table links;
   device_resources resources;
   std::atomic<std::uint64_t> context_epoch{

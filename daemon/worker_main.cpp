@@ -65,7 +65,8 @@ int run_worker(int argc, const char* const* argv) {
   w.output.adopt(std::move(output));
   auto& dog = *new watchdog(
       std::move(control), [&w](wire::connection_role role, int fd) { w.session->attach(role, fd); },
-      [&w](const std::string& reason) { w.end(0, reason); });
+      [&w](const std::string& reason) { w.end(0, reason); },
+      [&w](descriptor channel) { w.tickets.open(std::move(channel)); });
   dog.watch(command.get());
   wire::server_session::options session_options;
   session_options.on_notice = [&w](std::uint16_t call, std::uint32_t lane, wire::decoder& body) {

@@ -29,15 +29,12 @@ constexpr withheld_attribute withheld[] = {
     WITHHELD(HOST_NATIVE_ATOMIC_SUPPORTED, "there is no link that carries atomics to the client"),
     WITHHELD(ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
              "there is no link that carries atomics to the client"),
-    WITHHELD(MEMPOOL_SUPPORTED_HANDLE_TYPES, "pools are not shared between processes"),
     WITHHELD(HOST_MEMORY_POOLS_SUPPORTED, "pools of the server's host are out of reach"),
     WITHHELD(HOST_NUMA_MEMORY_POOLS_SUPPORTED, "pools of the server's host are out of reach"),
     WITHHELD(HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
              "allocations of the server's host are out of reach"),
     WITHHELD(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
              "allocations of the server's host are out of reach"),
-    WITHHELD(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-             "descriptors of another machine mean nothing here"),
     WITHHELD(HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, "handles of another machine mean nothing here"),
     WITHHELD(HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED,
              "handles of another machine mean nothing here"),
@@ -52,10 +49,9 @@ constexpr withheld_attribute withheld[] = {
     WITHHELD(CAN_FLUSH_REMOTE_WRITES, "the client's network cards are not beside the device"),
     WITHHELD(DMA_BUF_SUPPORTED, "buffers of another machine's kernel mean nothing here"),
     WITHHELD(HOST_ALLOC_DMA_BUF_SUPPORTED, "buffers of another machine's kernel mean nothing here"),
-    WITHHELD(IPC_EVENT_SUPPORTED, "handles between processes are not carried yet"),
-    WITHHELD(HOST_NUMA_MULTINODE_IPC_SUPPORTED, "handles between processes are not carried yet"),
-    WITHHELD(SPARSE_CUDA_ARRAY_SUPPORTED, "arrays are not carried yet"),
-    WITHHELD(DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, "arrays are not carried yet"),
+    WITHHELD(HOST_NUMA_MULTINODE_IPC_SUPPORTED, "memory of the server's host is out of reach"),
+    WITHHELD(SPARSE_CUDA_ARRAY_SUPPORTED, "sparse arrays are not carried"),
+    WITHHELD(DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, "sparse arrays are not carried"),
     WITHHELD(TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
              "semaphores of another machine mean nothing here"),
     WITHHELD(COOPERATIVE_MULTI_DEVICE_LAUNCH, "one launch over several devices is not carried"),
@@ -88,6 +84,10 @@ device_record device_from(const msg::device_snapshot& snapshot, int ordinal) {
     const auto n = static_cast<std::size_t>(w.number);
     if (n < d.attribute_values.size()) d.attribute_values[n] = 0;
   }
+  // Of the ways to share a pool only descriptors are carried.
+  constexpr auto shared = static_cast<std::size_t>(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+  if (shared < d.attribute_values.size())
+    d.attribute_values[shared] &= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return d;
 }
 

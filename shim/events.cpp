@@ -68,10 +68,8 @@ namespace custom {
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   if (phEvent == nullptr || (Flags & ~event_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-    if ((Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
-    return refuse("cuEventCreate with CU_EVENT_INTERPROCESS");
-  }
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   process_state& s = state();
   const auto id = s.event_ids.mint();
   event_record* record = id == 0 ? nullptr : s.events.make(wire::handle_index(id));

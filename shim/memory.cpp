@@ -101,6 +101,7 @@ void release_range(const memory_range& range) {
     case memory_kind::global:
     case memory_kind::pool:
     case memory_kind::graph:
+    case memory_kind::shared:
       addresses().give_back(range.base, range.bytes);
       break;
     case memory_kind::pinned:

@@ -27,6 +27,7 @@ inline bool is_device_memory(const memory_range& range) {
     case memory_kind::pool:
     case memory_kind::graph:
     case memory_kind::mapped:
+    case memory_kind::shared:
       return true;
     default:
       return false;

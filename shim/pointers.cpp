@@ -51,7 +51,7 @@ CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return give<int>(data, range.value.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return give<unsigned>(data, 0);
+      return give<unsigned>(data, range.value.kind == memory_kind::device ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return give<CUdeviceptr>(data, range.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

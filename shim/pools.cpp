@@ -170,7 +170,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (pool == nullptr || poolProps == nullptr || poolProps->win32SecurityAttributes != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_location(poolProps->location); r != CUDA_SUCCESS) return r;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((static_cast<unsigned>(poolProps->handleTypes) &
+       ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   msg::pool_create::request q;
   q.type = static_cast<std::uint32_t>(poolProps->allocType);
   q.handle_types = static_cast<std::uint32_t>(poolProps->handleTypes);

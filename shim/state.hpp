@@ -81,8 +81,8 @@ struct exec_record {
 };
 
 // pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so;
-// mapped: an allocation in a range that the program reserved.
-enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph, mapped };
+// mapped: an allocation in a range that the program reserved; shared: opened from another process.
+enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph, mapped, shared };
 
 struct memory_entry {
   memory_kind kind = memory_kind::device;

@@ -15,6 +15,19 @@ handler find_handler(std::uint16_t call_id);  // null: unknown
 
 namespace dispatch {
 
+outcome cuArrayCreate_v2(call_context& c, wire::decoder& in);
+outcome cuArray3DCreate_v2(call_context& c, wire::decoder& in);
+outcome cuArrayGetDescriptor_v2(call_context& c, wire::decoder& in);
+outcome cuArray3DGetDescriptor_v2(call_context& c, wire::decoder& in);
+outcome cuArrayGetMemoryRequirements(call_context& c, wire::decoder& in);
+outcome cuArrayGetPlane(call_context& c, wire::decoder& in);
+outcome cuArrayDestroy(call_context& c, wire::decoder& in);
+outcome cuMipmappedArrayCreate(call_context& c, wire::decoder& in);
+outcome cuMipmappedArrayGetLevel(call_context& c, wire::decoder& in);
+outcome cuMipmappedArrayDestroy(call_context& c, wire::decoder& in);
+outcome cuMipmappedArrayGetMemoryRequirements(call_context& c, wire::decoder& in);
+outcome copy_box(call_context& c, wire::decoder& in);
+outcome copy_box_from_device(call_context& c, wire::decoder& in);
 outcome cuCtxGetFlags(call_context& c, wire::decoder& in);
 outcome cuCtxSetFlags(call_context& c, wire::decoder& in);
 outcome cuCtxGetId(call_context& c, wire::decoder& in);
@@ -127,6 +140,11 @@ outcome event_destroy(call_context& c, wire::decoder& in);
 outcome event_record(call_context& c, wire::decoder& in);
 outcome graph_attribute_get(call_context& c, wire::decoder& in);
 outcome graph_attribute_set(call_context& c, wire::decoder& in);
+outcome ipc_export(call_context& c, wire::decoder& in);
+outcome ipc_open_memory(call_context& c, wire::decoder& in);
+outcome ipc_open_event(call_context& c, wire::decoder& in);
+outcome ipc_import(call_context& c, wire::decoder& in);
+outcome cuIpcCloseMemHandle(call_context& c, wire::decoder& in);
 outcome link_create(call_context& c, wire::decoder& in);
 outcome link_add(call_context& c, wire::decoder& in);
 outcome link_complete(call_context& c, wire::decoder& in);
@@ -183,6 +201,11 @@ outcome cuStreamWaitValue64(call_context& c, wire::decoder& in);
 outcome cuStreamWaitValue64_v2(call_context& c, wire::decoder& in);
 outcome stream_mem_ops(call_context& c, wire::decoder& in);
 outcome tensor_map(call_context& c, wire::decoder& in);
+outcome texture_create(call_context& c, wire::decoder& in);
+outcome surface_create(call_context& c, wire::decoder& in);
+outcome cuTexObjectDestroy(call_context& c, wire::decoder& in);
+outcome cuSurfObjectDestroy(call_context& c, wire::decoder& in);
+outcome cuDeviceGetTexture1DLinearMaxWidth(call_context& c, wire::decoder& in);
 outcome address_reserve(call_context& c, wire::decoder& in);
 outcome allocation_create(call_context& c, wire::decoder& in);
 outcome memory_set_access(call_context& c, wire::decoder& in);

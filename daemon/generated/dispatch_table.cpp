@@ -7,6 +7,19 @@ namespace gpuwire::daemon {
 
 handler find_handler(std::uint16_t call_id) {
   switch (call_id) {
+    case msg::cuArrayCreate_v2::call_id: return &dispatch::cuArrayCreate_v2;
+    case msg::cuArray3DCreate_v2::call_id: return &dispatch::cuArray3DCreate_v2;
+    case msg::cuArrayGetDescriptor_v2::call_id: return &dispatch::cuArrayGetDescriptor_v2;
+    case msg::cuArray3DGetDescriptor_v2::call_id: return &dispatch::cuArray3DGetDescriptor_v2;
+    case msg::cuArrayGetMemoryRequirements::call_id: return &dispatch::cuArrayGetMemoryRequirements;
+    case msg::cuArrayGetPlane::call_id: return &dispatch::cuArrayGetPlane;
+    case msg::cuArrayDestroy::call_id: return &dispatch::cuArrayDestroy;
+    case msg::cuMipmappedArrayCreate::call_id: return &dispatch::cuMipmappedArrayCreate;
+    case msg::cuMipmappedArrayGetLevel::call_id: return &dispatch::cuMipmappedArrayGetLevel;
+    case msg::cuMipmappedArrayDestroy::call_id: return &dispatch::cuMipmappedArrayDestroy;
+    case msg::cuMipmappedArrayGetMemoryRequirements::call_id: return &dispatch::cuMipmappedArrayGetMemoryRequirements;
+    case msg::copy_box::call_id: return &dispatch::copy_box;
+    case msg::copy_box_from_device::call_id: return &dispatch::copy_box_from_device;
     case msg::cuCtxGetFlags::call_id: return &dispatch::cuCtxGetFlags;
     case msg::cuCtxSetFlags::call_id: return &dispatch::cuCtxSetFlags;
     case msg::cuCtxGetId::call_id: return &dispatch::cuCtxGetId;
@@ -119,6 +132,11 @@ handler find_handler(std::uint16_t call_id) {
     case msg::event_record::call_id: return &dispatch::event_record;
     case msg::graph_attribute_get::call_id: return &dispatch::graph_attribute_get;
     case msg::graph_attribute_set::call_id: return &dispatch::graph_attribute_set;
+    case msg::ipc_export::call_id: return &dispatch::ipc_export;
+    case msg::ipc_open_memory::call_id: return &dispatch::ipc_open_memory;
+    case msg::ipc_open_event::call_id: return &dispatch::ipc_open_event;
+    case msg::ipc_import::call_id: return &dispatch::ipc_import;
+    case msg::cuIpcCloseMemHandle::call_id: return &dispatch::cuIpcCloseMemHandle;
     case msg::link_create::call_id: return &dispatch::link_create;
     case msg::link_add::call_id: return &dispatch::link_add;
     case msg::link_complete::call_id: return &dispatch::link_complete;
@@ -175,6 +193,11 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuStreamWaitValue64_v2::call_id: return &dispatch::cuStreamWaitValue64_v2;
     case msg::stream_mem_ops::call_id: return &dispatch::stream_mem_ops;
     case msg::tensor_map::call_id: return &dispatch::tensor_map;
+    case msg::texture_create::call_id: return &dispatch::texture_create;
+    case msg::surface_create::call_id: return &dispatch::surface_create;
+    case msg::cuTexObjectDestroy::call_id: return &dispatch::cuTexObjectDestroy;
+    case msg::cuSurfObjectDestroy::call_id: return &dispatch::cuSurfObjectDestroy;
+    case msg::cuDeviceGetTexture1DLinearMaxWidth::call_id: return &dispatch::cuDeviceGetTexture1DLinearMaxWidth;
     case msg::address_reserve::call_id: return &dispatch::address_reserve;
     case msg::allocation_create::call_id: return &dispatch::allocation_create;
     case msg::memory_set_access::call_id: return &dispatch::memory_set_access;

@@ -78,5 +78,13 @@ template <>
 struct native_type<handle_kind::allocation> {
   using type = CUmemGenericAllocationHandle;
 };
+template <>
+struct native_type<handle_kind::array> {
+  using type = CUarray;
+};
+template <>
+struct native_type<handle_kind::mipmapped_array> {
+  using type = CUmipmappedArray;
+};
 
 }  // namespace gpuwire::daemon

@@ -3,6 +3,7 @@
 set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/driver_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_table.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_array.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_context.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_event.cpp
@@ -11,6 +12,7 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_host.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_init.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_internal.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_ipc.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_link.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_memory.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_module.cpp
@@ -18,5 +20,6 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_stream.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_tensor.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_texture.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_vmm.cpp)
 # Compile them with -D__CUDA_API_VERSION_INTERNAL.

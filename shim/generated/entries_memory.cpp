@@ -133,39 +133,6 @@ GPUWIRE_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t B
   return body_cuMemcpy(dst, src, ByteCount);
 }
 
-static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-  return enter("cuMemcpy2DAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    return custom::cuMemcpy2DAsync_v2(pCopy, hStream);
-  });
-}
-GPUWIRE_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) { return body_cuMemcpy2DAsync_v2(pCopy, hStream); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-  const per_thread_default_stream_scope scope;
-  return body_cuMemcpy2DAsync_v2(pCopy, hStream);
-}
-
-static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) {
-  return enter("cuMemcpy2DUnaligned_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    return custom::cuMemcpy2DUnaligned_v2(pCopy);
-  });
-}
-GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy) { return body_cuMemcpy2DUnaligned_v2(pCopy); }
-GPUWIRE_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
-  const per_thread_default_stream_scope scope;
-  return body_cuMemcpy2DUnaligned_v2(pCopy);
-}
-
-static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
-  return enter("cuMemcpy2D_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    return custom::cuMemcpy2D_v2(pCopy);
-  });
-}
-GPUWIRE_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) { return body_cuMemcpy2D_v2(pCopy); }
-GPUWIRE_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
-  const per_thread_default_stream_scope scope;
-  return body_cuMemcpy2D_v2(pCopy);
-}
-
 static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
   return enter("cuMemcpyAsync", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpyAsync(dst, src, ByteCount, hStream);

@@ -118,8 +118,6 @@ GPUWIRE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   });
 }
 
-GPUWIRE_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *, CUdeviceptr) { return refuse("cuMemPoolExportPointer"); }
-GPUWIRE_EXPORT CUresult cuMemPoolExportToShareableHandle(void *, CUmemoryPool, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemPoolExportToShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location) {
   return enter("cuMemPoolGetAccess", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemPoolGetAccess(flags, memPool, location);
@@ -132,8 +130,6 @@ GPUWIRE_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attri
   });
 }
 
-GPUWIRE_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *, void *, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemPoolImportFromShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *) { return refuse("cuMemPoolImportPointer"); }
 GPUWIRE_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
   return enter("cuMemPoolSetAccess", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemPoolSetAccess(pool, map, count);

@@ -34,7 +34,6 @@ GPUWIRE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t
   });
 }
 
-GPUWIRE_EXPORT CUresult cuMemExportToShareableHandle(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemExportToShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr) {
   return enter("cuMemGetAccess", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemGetAccess(flags, location, ptr);
@@ -54,7 +53,6 @@ GPUWIRE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPr
 }
 
 GPUWIRE_EXPORT CUresult cuMemGetHandleForAddressRange(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) { return refuse("cuMemGetHandleForAddressRange"); }
-GPUWIRE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType) { return refuse("cuMemImportFromShareableHandle"); }
 GPUWIRE_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return enter("cuMemMap", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemMap(ptr, size, offset, handle, flags);

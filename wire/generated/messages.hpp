@@ -3,6 +3,7 @@
 #pragma once
 
 #include "wire/generated/messages_structs.hpp"
+#include "wire/generated/messages_array.hpp"
 #include "wire/generated/messages_context.hpp"
 #include "wire/generated/messages_device.hpp"
 #include "wire/generated/messages_event.hpp"
@@ -11,6 +12,7 @@
 #include "wire/generated/messages_host.hpp"
 #include "wire/generated/messages_init.hpp"
 #include "wire/generated/messages_internal.hpp"
+#include "wire/generated/messages_ipc.hpp"
 #include "wire/generated/messages_link.hpp"
 #include "wire/generated/messages_memory.hpp"
 #include "wire/generated/messages_module.hpp"
@@ -18,4 +20,5 @@
 #include "wire/generated/messages_pool.hpp"
 #include "wire/generated/messages_stream.hpp"
 #include "wire/generated/messages_tensor.hpp"
+#include "wire/generated/messages_texture.hpp"
 #include "wire/generated/messages_vmm.hpp"
