@@ -235,9 +235,9 @@ CUresult batch_copy(const CUDA_MEMCPY3D_BATCH_OP& op, CUstream stream) {
 
 }  // namespace
 
-CUresult cuMemcpyBatchAsync_v2(const CUdeviceptr* dsts, const CUdeviceptr* srcs,
-                               const size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
-                               size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
   if (const CUresult r = check_stream(hStream); r != CUDA_SUCCESS) return r;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0)
     return CUDA_ERROR_INVALID_VALUE;

@@ -245,8 +245,13 @@ CUresult copy_box(box_end from, box_end to, const box_size& size, box_form form,
   if (size.width == 0 || size.height == 0 || size.depth == 0) return CUDA_SUCCESS;
   if (const CUresult r = settle_memory(from, size); r != CUDA_SUCCESS) return r;
   if (const CUresult r = settle_memory(to, size); r != CUDA_SUCCESS) return r;
-  // One run of bytes on both sides: a copy of one dimension knows the fastest way.
-  if (form != box_form::peer && is_contiguous(from, size) && is_contiguous(to, size))
+  // One run of bytes on both sides: a copy of one dimension knows the fastest way. It takes what is unknown for host memory,
+  // so an address that the program calls the device's must be known.
+  const auto is_run = [&](const box_end& end) {
+    return is_contiguous(end, size) &&
+           (end.kind == CU_MEMORYTYPE_HOST || lies_on_device(end.address));
+  };
+  if (form != box_form::peer && is_run(from) && is_run(to))
     return synchronous ? custom::cuMemcpy(to.address, from.address, size.bytes())
                        : custom::cuMemcpyAsync(to.address, from.address, size.bytes(), stream);
   const bool from_host = from.kind == CU_MEMORYTYPE_HOST, to_host = to.kind == CU_MEMORYTYPE_HOST;
