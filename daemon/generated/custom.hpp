@@ -8,6 +8,12 @@
 
 namespace gpuwire::daemon::custom {
 
+outcome cuArrayGetPlane(call_context& c, const msg::cuArrayGetPlane::request& q);
+outcome cuArrayDestroy(call_context& c, const msg::cuArrayDestroy::request& q);
+outcome cuMipmappedArrayGetLevel(call_context& c, const msg::cuMipmappedArrayGetLevel::request& q);
+outcome cuMipmappedArrayDestroy(call_context& c, const msg::cuMipmappedArrayDestroy::request& q);
+outcome copy_box(call_context& c, const msg::copy_box::request& q);
+outcome copy_box_from_device(call_context& c, const msg::copy_box_from_device::request& q);
 outcome exec_affinity(call_context& c, const msg::exec_affinity::request& q);
 outcome sm_map(call_context& c, const msg::sm_map::request& q);
 outcome cuEventQuery(call_context& c, const msg::cuEventQuery::request& q);
@@ -80,6 +86,10 @@ outcome event_destroy(call_context& c, const msg::event_destroy::request& q);
 outcome event_record(call_context& c, const msg::event_record::request& q);
 outcome graph_attribute_get(call_context& c, const msg::graph_attribute_get::request& q);
 outcome graph_attribute_set(call_context& c, const msg::graph_attribute_set::request& q);
+outcome ipc_export(call_context& c, const msg::ipc_export::request& q);
+outcome ipc_open_memory(call_context& c, const msg::ipc_open_memory::request& q);
+outcome ipc_open_event(call_context& c, const msg::ipc_open_event::request& q);
+outcome ipc_import(call_context& c, const msg::ipc_import::request& q);
 outcome link_create(call_context& c, const msg::link_create::request& q);
 outcome link_add(call_context& c, const msg::link_add::request& q);
 outcome link_complete(call_context& c, const msg::link_complete::request& q);
@@ -98,6 +108,10 @@ outcome cuMemPoolDestroy(call_context& c, const msg::cuMemPoolDestroy::request& 
 outcome cuStreamQuery(call_context& c, const msg::cuStreamQuery::request& q);
 outcome stream_mem_ops(call_context& c, const msg::stream_mem_ops::request& q);
 outcome tensor_map(call_context& c, const msg::tensor_map::request& q);
+outcome texture_create(call_context& c, const msg::texture_create::request& q);
+outcome surface_create(call_context& c, const msg::surface_create::request& q);
+outcome cuTexObjectDestroy(call_context& c, const msg::cuTexObjectDestroy::request& q);
+outcome cuSurfObjectDestroy(call_context& c, const msg::cuSurfObjectDestroy::request& q);
 outcome address_reserve(call_context& c, const msg::address_reserve::request& q);
 outcome allocation_create(call_context& c, const msg::allocation_create::request& q);
 outcome memory_set_access(call_context& c, const msg::memory_set_access::request& q);

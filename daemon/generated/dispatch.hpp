@@ -205,7 +205,6 @@ outcome texture_create(call_context& c, wire::decoder& in);
 outcome surface_create(call_context& c, wire::decoder& in);
 outcome cuTexObjectDestroy(call_context& c, wire::decoder& in);
 outcome cuSurfObjectDestroy(call_context& c, wire::decoder& in);
-outcome cuDeviceGetTexture1DLinearMaxWidth(call_context& c, wire::decoder& in);
 outcome address_reserve(call_context& c, wire::decoder& in);
 outcome allocation_create(call_context& c, wire::decoder& in);
 outcome memory_set_access(call_context& c, wire::decoder& in);

@@ -197,7 +197,6 @@ handler find_handler(std::uint16_t call_id) {
     case msg::surface_create::call_id: return &dispatch::surface_create;
     case msg::cuTexObjectDestroy::call_id: return &dispatch::cuTexObjectDestroy;
     case msg::cuSurfObjectDestroy::call_id: return &dispatch::cuSurfObjectDestroy;
-    case msg::cuDeviceGetTexture1DLinearMaxWidth::call_id: return &dispatch::cuDeviceGetTexture1DLinearMaxWidth;
     case msg::address_reserve::call_id: return &dispatch::address_reserve;
     case msg::allocation_create::call_id: return &dispatch::allocation_create;
     case msg::memory_set_access::call_id: return &dispatch::memory_set_access;

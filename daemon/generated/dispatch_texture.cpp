@@ -35,18 +35,4 @@ outcome cuSurfObjectDestroy(call_context& c, wire::decoder& in) {
   return custom::cuSurfObjectDestroy(c, q);
 }
 
-outcome cuDeviceGetTexture1DLinearMaxWidth(call_context& c, wire::decoder& in) {
-  msg::cuDeviceGetTexture1DLinearMaxWidth::request q;
-  if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuDeviceGetTexture1DLinearMaxWidth;
-  if (!driver_function) return c.finish<msg::cuDeviceGetTexture1DLinearMaxWidth>(CUDA_ERROR_NOT_SUPPORTED, {});
-  size_t maxWidthInElements_value{};
-  const CUresult result = driver_function(q.maxWidthInElements_wanted ? &maxWidthInElements_value : nullptr, static_cast<CUarray_format>(q.format), static_cast<unsigned int>(q.numChannels), static_cast<CUdevice>(q.dev));
-  msg::cuDeviceGetTexture1DLinearMaxWidth::reply r;
-  if (result == CUDA_SUCCESS) {
-    r.maxWidthInElements = static_cast<std::uint64_t>(maxWidthInElements_value);
-  }
-  return c.finish<msg::cuDeviceGetTexture1DLinearMaxWidth>(result, r);
-}
-
 }  // namespace gpuwire::daemon::dispatch

@@ -16,14 +16,6 @@ namespace gpuwire::shim {
 
 extern "C" {
 
-GPUWIRE_EXPORT CUresult cuArray3DCreate_v2(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *) { return refuse("cuArray3DCreate_v2"); }
-GPUWIRE_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *, CUarray) { return refuse("cuArray3DGetDescriptor_v2"); }
-GPUWIRE_EXPORT CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *) { return refuse("cuArrayCreate_v2"); }
-GPUWIRE_EXPORT CUresult cuArrayDestroy(CUarray) { return refuse("cuArrayDestroy"); }
-GPUWIRE_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *, CUarray) { return refuse("cuArrayGetDescriptor_v2"); }
-GPUWIRE_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUarray, CUdevice) { return refuse("cuArrayGetMemoryRequirements"); }
-GPUWIRE_EXPORT CUresult cuArrayGetPlane(CUarray *, CUarray, unsigned int) { return refuse("cuArrayGetPlane"); }
-GPUWIRE_EXPORT CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUarray) { return refuse("cuArrayGetSparseProperties"); }
 GPUWIRE_EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void *, CUdevice, int) { return refuse("cuDeviceGetNvSciSyncAttributes"); }
 GPUWIRE_EXPORT CUresult cuEGLApiInit(void) { return refuse("cuEGLApiInit"); }
 GPUWIRE_EXPORT CUresult cuEGLStreamConsumerAcquireFrame(void) { return refuse("cuEGLStreamConsumerAcquireFrame"); }
@@ -59,33 +51,15 @@ GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterOutputSurface(void) { return refu
 GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterVideoSurface(void) { return refuse("cuGraphicsVDPAURegisterVideoSurface"); }
 GPUWIRE_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *) { return refuse("cuImportExternalMemory"); }
 GPUWIRE_EXPORT CUresult cuImportExternalSemaphore(CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *) { return refuse("cuImportExternalSemaphore"); }
-GPUWIRE_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr) { return refuse("cuIpcCloseMemHandle"); }
-GPUWIRE_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *, CUevent) { return refuse("cuIpcGetEventHandle"); }
-GPUWIRE_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *, CUdeviceptr) { return refuse("cuIpcGetMemHandle"); }
-GPUWIRE_EXPORT CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle) { return refuse("cuIpcOpenEventHandle"); }
-GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle"); }
-GPUWIRE_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *, CUipcMemHandle, unsigned int) { return refuse("cuIpcOpenMemHandle_v2"); }
-GPUWIRE_EXPORT CUresult cuMemAddressFree(CUdeviceptr, size_t) { return refuse("cuMemAddressFree"); }
-GPUWIRE_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long) { return refuse("cuMemAddressReserve"); }
 GPUWIRE_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return refuse("cuMemAdvise"); }
 GPUWIRE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation) { return refuse("cuMemAdvise_v2"); }
 GPUWIRE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int) { return refuse("cuMemAllocManaged"); }
-GPUWIRE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long) { return refuse("cuMemCreate"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemExportToShareableHandle(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long) { return refuse("cuMemExportToShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemGetAccess(unsigned long long *, const CUmemLocation *, CUdeviceptr) { return refuse("cuMemGetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) { return refuse("cuMemGetAllocationGranularity"); }
-GPUWIRE_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemGenericAllocationHandle) { return refuse("cuMemGetAllocationPropertiesFromHandle"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute(void) { return refuse("cuMemGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute_v2(void) { return refuse("cuMemGetAttribute_v2"); }
-GPUWIRE_EXPORT CUresult cuMemGetHandleForAddressRange(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) { return refuse("cuMemGetHandleForAddressRange"); }
-GPUWIRE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType) { return refuse("cuMemImportFromShareableHandle"); }
-GPUWIRE_EXPORT CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) { return refuse("cuMemMap"); }
-GPUWIRE_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync"); }
-GPUWIRE_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream) { return refuse("cuMemPrefetchAsync_v2"); }
@@ -94,89 +68,6 @@ GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t,
 GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemPrefetchBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemRangeGetAttribute(void *, size_t, CUmem_range_attribute, CUdeviceptr, size_t) { return refuse("cuMemRangeGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuMemRangeGetAttributes(void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t) { return refuse("cuMemRangeGetAttributes"); }
-GPUWIRE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle) { return refuse("cuMemRelease"); }
-GPUWIRE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *) { return refuse("cuMemRetainAllocationHandle"); }
-GPUWIRE_EXPORT CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t) { return refuse("cuMemSetAccess"); }
-GPUWIRE_EXPORT CUresult cuMemUnmap(CUdeviceptr, size_t) { return refuse("cuMemUnmap"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *, CUstream) { return refuse("cuMemcpy3DAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *, CUstream) { return refuse("cuMemcpy3DAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream) { return refuse("cuMemcpy3DBatchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream) { return refuse("cuMemcpy3DBatchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream) { return refuse("cuMemcpy3DBatchAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream) { return refuse("cuMemcpy3DBatchAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *) { return refuse("cuMemcpy3DPeer"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *) { return refuse("cuMemcpy3DPeer_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *, CUstream) { return refuse("cuMemcpy3DPeerAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *, CUstream) { return refuse("cuMemcpy3DPeerAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *) { return refuse("cuMemcpy3D_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *) { return refuse("cuMemcpy3D_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoA_v2(CUarray, size_t, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoA_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray, size_t, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoD_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoD_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *, CUarray, size_t, size_t, CUstream) { return refuse("cuMemcpyAtoHAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *, CUarray, size_t, size_t, CUstream) { return refuse("cuMemcpyAtoHAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoH_v2(void *, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoH_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *, CUarray, size_t, size_t) { return refuse("cuMemcpyAtoH_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream) { return refuse("cuMemcpyBatchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream) { return refuse("cuMemcpyBatchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream) { return refuse("cuMemcpyBatchAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream) { return refuse("cuMemcpyBatchAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoA_v2(CUarray, size_t, CUdeviceptr, size_t) { return refuse("cuMemcpyDtoA_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray, size_t, CUdeviceptr, size_t) { return refuse("cuMemcpyDtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray, size_t, const void *, size_t, CUstream) { return refuse("cuMemcpyHtoAAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray, size_t, const void *, size_t, CUstream) { return refuse("cuMemcpyHtoAAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoA_v2(CUarray, size_t, const void *, size_t) { return refuse("cuMemcpyHtoA_v2"); }
-GPUWIRE_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray, size_t, const void *, size_t) { return refuse("cuMemcpyHtoA_v2_ptds"); }
-GPUWIRE_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned int) { return refuse("cuMipmappedArrayCreate"); }
-GPUWIRE_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray) { return refuse("cuMipmappedArrayDestroy"); }
-GPUWIRE_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *, CUmipmappedArray, unsigned int) { return refuse("cuMipmappedArrayGetLevel"); }
-GPUWIRE_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUmipmappedArray, CUdevice) { return refuse("cuMipmappedArrayGetMemoryRequirements"); }
-GPUWIRE_EXPORT CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUmipmappedArray) { return refuse("cuMipmappedArrayGetSparseProperties"); }
-GPUWIRE_EXPORT CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice) { return refuse("cuMulticastAddDevice"); }
-GPUWIRE_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t, unsigned long long) { return refuse("cuMulticastBindAddr"); }
-GPUWIRE_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t, unsigned long long) { return refuse("cuMulticastBindMem"); }
-GPUWIRE_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *, const CUmulticastObjectProp *) { return refuse("cuMulticastCreate"); }
-GPUWIRE_EXPORT CUresult cuMulticastGetGranularity(size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags) { return refuse("cuMulticastGetGranularity"); }
-GPUWIRE_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, size_t, size_t) { return refuse("cuMulticastUnbind"); }
-GPUWIRE_EXPORT CUresult cuSurfObjectCreate(CUsurfObject *, const CUDA_RESOURCE_DESC *) { return refuse("cuSurfObjectCreate"); }
-GPUWIRE_EXPORT CUresult cuSurfObjectDestroy(CUsurfObject) { return refuse("cuSurfObjectDestroy"); }
-GPUWIRE_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUsurfObject) { return refuse("cuSurfObjectGetResourceDesc"); }
-GPUWIRE_EXPORT CUresult cuSurfRefGetArray(CUarray *, CUsurfref) { return refuse("cuSurfRefGetArray"); }
-GPUWIRE_EXPORT CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) { return refuse("cuSurfRefSetArray"); }
-GPUWIRE_EXPORT CUresult cuTexObjectCreate(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const CUDA_RESOURCE_VIEW_DESC *) { return refuse("cuTexObjectCreate"); }
-GPUWIRE_EXPORT CUresult cuTexObjectDestroy(CUtexObject) { return refuse("cuTexObjectDestroy"); }
-GPUWIRE_EXPORT CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUtexObject) { return refuse("cuTexObjectGetResourceDesc"); }
-GPUWIRE_EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *, CUtexObject) { return refuse("cuTexObjectGetResourceViewDesc"); }
-GPUWIRE_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *, CUtexObject) { return refuse("cuTexObjectGetTextureDesc"); }
-GPUWIRE_EXPORT CUresult cuTexRefCreate(CUtexref *) { return refuse("cuTexRefCreate"); }
-GPUWIRE_EXPORT CUresult cuTexRefDestroy(CUtexref) { return refuse("cuTexRefDestroy"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetAddressMode(CUaddress_mode *, CUtexref, int) { return refuse("cuTexRefGetAddressMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetAddress_v2(CUdeviceptr *, CUtexref) { return refuse("cuTexRefGetAddress_v2"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetArray(CUarray *, CUtexref) { return refuse("cuTexRefGetArray"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetBorderColor(float *, CUtexref) { return refuse("cuTexRefGetBorderColor"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetFilterMode(CUfilter_mode *, CUtexref) { return refuse("cuTexRefGetFilterMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetFlags(unsigned int *, CUtexref) { return refuse("cuTexRefGetFlags"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetFormat(CUarray_format *, int *, CUtexref) { return refuse("cuTexRefGetFormat"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetMaxAnisotropy(int *, CUtexref) { return refuse("cuTexRefGetMaxAnisotropy"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode *, CUtexref) { return refuse("cuTexRefGetMipmapFilterMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetMipmapLevelBias(float *, CUtexref) { return refuse("cuTexRefGetMipmapLevelBias"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetMipmapLevelClamp(float *, float *, CUtexref) { return refuse("cuTexRefGetMipmapLevelClamp"); }
-GPUWIRE_EXPORT CUresult cuTexRefGetMipmappedArray(CUmipmappedArray *, CUtexref) { return refuse("cuTexRefGetMipmappedArray"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddress2D_v2(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t) { return refuse("cuTexRefSetAddress2D_v2"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddress2D_v3(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t) { return refuse("cuTexRefSetAddress2D_v3"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddressMode(CUtexref, int, CUaddress_mode) { return refuse("cuTexRefSetAddressMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetAddress_v2(size_t *, CUtexref, CUdeviceptr, size_t) { return refuse("cuTexRefSetAddress_v2"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetArray(CUtexref, CUarray, unsigned int) { return refuse("cuTexRefSetArray"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetBorderColor(CUtexref, float *) { return refuse("cuTexRefSetBorderColor"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetFilterMode(CUtexref, CUfilter_mode) { return refuse("cuTexRefSetFilterMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetFlags(CUtexref, unsigned int) { return refuse("cuTexRefSetFlags"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetFormat(CUtexref, CUarray_format, int) { return refuse("cuTexRefSetFormat"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetMaxAnisotropy(CUtexref, unsigned int) { return refuse("cuTexRefSetMaxAnisotropy"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetMipmapFilterMode(CUtexref, CUfilter_mode) { return refuse("cuTexRefSetMipmapFilterMode"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetMipmapLevelBias(CUtexref, float) { return refuse("cuTexRefSetMipmapLevelBias"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetMipmapLevelClamp(CUtexref, float, float) { return refuse("cuTexRefSetMipmapLevelClamp"); }
-GPUWIRE_EXPORT CUresult cuTexRefSetMipmappedArray(CUtexref, CUmipmappedArray, unsigned int) { return refuse("cuTexRefSetMipmappedArray"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate(void) { return refuse("cuVDPAUCtxCreate"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate_v2(void) { return refuse("cuVDPAUCtxCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuVDPAUGetDevice(void) { return refuse("cuVDPAUGetDevice"); }

@@ -16,21 +16,6 @@ namespace gpuwire::shim {
 
 extern "C" {
 
-GPUWIRE_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format, unsigned int numChannels, CUdevice dev) {
-  return enter("cuDeviceGetTexture1DLinearMaxWidth", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
-    msg::cuDeviceGetTexture1DLinearMaxWidth::request q;
-    q.maxWidthInElements_wanted = maxWidthInElements != nullptr;
-    q.format = static_cast<std::uint32_t>(format);
-    q.numChannels = static_cast<std::uint32_t>(numChannels);
-    q.dev = static_cast<std::int32_t>(device_ordinal(dev));
-    const auto r = cached_call<msg::cuDeviceGetTexture1DLinearMaxWidth>(q);
-    if (r.result == CUDA_SUCCESS) {
-      if (maxWidthInElements) *maxWidthInElements = static_cast<size_t>(r.body.maxWidthInElements);
-    }
-    return r.result;
-  });
-}
-
 GPUWIRE_EXPORT CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc) {
   return enter("cuSurfObjectCreate", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuSurfObjectCreate(pSurfObject, pResDesc);

@@ -3,6 +3,7 @@
 set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/error_table.cpp
   ${CMAKE_CURRENT_LIST_DIR}/proc_table.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_array.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_context.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_event.cpp
@@ -10,6 +11,7 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_green.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_init.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_ipc.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_launch.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_link.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_memory.cpp
@@ -19,5 +21,7 @@ set(GPUWIRE_SHIM_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/entries_refused.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_stream.cpp
   ${CMAKE_CURRENT_LIST_DIR}/entries_tensor.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/entries_tools.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/entries_texture.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_tools.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/entries_vmm.cpp)
 # Compile them with -D__CUDA_API_VERSION_INTERNAL.

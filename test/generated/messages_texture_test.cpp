@@ -22,8 +22,3 @@ TEST_CASE("cuSurfObjectDestroy survives the wire and refuses every shorter body"
   gpuwire::test::probe<gpuwire::msg::cuSurfObjectDestroy::request>();
   gpuwire::test::probe<gpuwire::msg::cuSurfObjectDestroy::reply>();
 }
-
-TEST_CASE("cuDeviceGetTexture1DLinearMaxWidth survives the wire and refuses every shorter body") {
-  gpuwire::test::probe<gpuwire::msg::cuDeviceGetTexture1DLinearMaxWidth::request>();
-  gpuwire::test::probe<gpuwire::msg::cuDeviceGetTexture1DLinearMaxWidth::reply>();
-}

@@ -221,7 +221,6 @@ constexpr call_info table[] = {
     {0x5302, "surface_create", call_class::called, false, false, 0x83a3c42b9da9c26e},
     {0x5310, "cuTexObjectDestroy", call_class::called, false, false, 0x64dbba2824c6d129},
     {0x5311, "cuSurfObjectDestroy", call_class::called, false, false, 0x38a4048e0b697f6f},
-    {0x5312, "cuDeviceGetTexture1DLinearMaxWidth", call_class::cached, false, false, 0xb661303d6bbbac7a},
     {0x5401, "ipc_export", call_class::called, true, false, 0xc06194c58e245917},
     {0x5402, "ipc_open_memory", call_class::called, true, false, 0xbf8944b7d9dc37a4},
     {0x5403, "ipc_open_event", call_class::called, true, false, 0x9002dc750b2cb4bc},

@@ -37,6 +37,9 @@ enum class handle_kind : std::uint8_t {
   graph_exec = 22,
   user_object = 23,
   pool = 30,
+  allocation = 31,
+  array = 32,
+  mipmapped_array = 33,
 };
 
 // All of them, and one more than the highest number.
@@ -55,6 +58,9 @@ inline constexpr handle_kind handle_kinds[] = {
     handle_kind::graph_exec,
     handle_kind::user_object,
     handle_kind::pool,
+    handle_kind::allocation,
+    handle_kind::array,
+    handle_kind::mipmapped_array,
 };
 inline constexpr std::size_t handle_kinds_end = 43;
 

@@ -18,6 +18,30 @@ constexpr std::uint64_t length_product(std::uint64_t a, std::uint64_t b) {
 
 namespace gpuwire::msg {
 
+struct box_side {
+  std::uint8_t kind{};
+  std::uint64_t place{};
+  std::uint64_t context{};
+  std::uint64_t x{};
+  std::uint64_t y{};
+  std::uint64_t z{};
+  std::uint64_t level{};
+  std::uint64_t pitch{};
+  std::uint64_t height{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.kind);
+    v(self.place);
+    v(self.context);
+    v(self.x);
+    v(self.y);
+    v(self.z);
+    v(self.level);
+    v(self.pitch);
+    v(self.height);
+  }
+};
+
 struct graph_node_parameters {
   std::uint32_t type{};
   wire::array_view<std::uint64_t> words{};
@@ -135,6 +159,170 @@ struct stream_mem_op {
     v(self.flags);
     v(self.address);
     v(self.value);
+  }
+};
+
+struct texture_resource {
+  std::uint32_t type{};
+  std::uint64_t place{};
+  std::uint32_t format{};
+  std::uint32_t channels{};
+  std::uint64_t bytes{};
+  std::uint64_t width{};
+  std::uint64_t height{};
+  std::uint64_t pitch{};
+  std::uint32_t flags{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.type);
+    v(self.place);
+    v(self.format);
+    v(self.channels);
+    v(self.bytes);
+    v(self.width);
+    v(self.height);
+    v(self.pitch);
+    v(self.flags);
+  }
+};
+
+struct texture_settings {
+  std::uint32_t address_x{};
+  std::uint32_t address_y{};
+  std::uint32_t address_z{};
+  std::uint32_t filter{};
+  std::uint32_t flags{};
+  std::uint32_t anisotropy{};
+  std::uint32_t level_filter{};
+  float level_bias{};
+  float level_min{};
+  float level_max{};
+  float border_0{};
+  float border_1{};
+  float border_2{};
+  float border_3{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.address_x);
+    v(self.address_y);
+    v(self.address_z);
+    v(self.filter);
+    v(self.flags);
+    v(self.anisotropy);
+    v(self.level_filter);
+    v(self.level_bias);
+    v(self.level_min);
+    v(self.level_max);
+    v(self.border_0);
+    v(self.border_1);
+    v(self.border_2);
+    v(self.border_3);
+  }
+};
+
+struct resource_view {
+  std::uint32_t format{};
+  std::uint64_t width{};
+  std::uint64_t height{};
+  std::uint64_t depth{};
+  std::uint32_t first_level{};
+  std::uint32_t last_level{};
+  std::uint32_t first_layer{};
+  std::uint32_t last_layer{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.format);
+    v(self.width);
+    v(self.height);
+    v(self.depth);
+    v(self.first_level);
+    v(self.last_level);
+    v(self.first_layer);
+    v(self.last_layer);
+  }
+};
+
+struct allocation_properties {
+  std::uint32_t type{};
+  std::uint32_t handle_types{};
+  std::uint32_t location_type{};
+  std::int32_t location{};
+  std::uint8_t compression{};
+  std::uint8_t direct_access{};
+  std::uint16_t usage{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.type);
+    v(self.handle_types);
+    v(self.location_type);
+    v(self.location);
+    v(self.compression);
+    v(self.direct_access);
+    v(self.usage);
+  }
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR {
+  std::uint64_t Width{};
+  std::uint64_t Height{};
+  std::uint64_t Depth{};
+  std::uint32_t Format{};
+  std::uint32_t NumChannels{};
+  std::uint32_t Flags{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.Width);
+    v(self.Height);
+    v(self.Depth);
+    v(self.Format);
+    v(self.NumChannels);
+    v(self.Flags);
+  }
+};
+
+struct CUDA_ARRAY_DESCRIPTOR {
+  std::uint64_t Width{};
+  std::uint64_t Height{};
+  std::uint32_t Format{};
+  std::uint32_t NumChannels{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.Width);
+    v(self.Height);
+    v(self.Format);
+    v(self.NumChannels);
+  }
+};
+
+struct CUDA_ARRAY_MEMORY_REQUIREMENTS {
+  std::uint64_t size{};
+  std::uint64_t alignment{};
+  std::uint32_t reserved_0{};
+  std::uint32_t reserved_1{};
+  std::uint32_t reserved_2{};
+  std::uint32_t reserved_3{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.size);
+    v(self.alignment);
+    v(self.reserved_0);
+    v(self.reserved_1);
+    v(self.reserved_2);
+    v(self.reserved_3);
+  }
+};
+
+struct CUmulticastObjectProp {
+  std::uint32_t numDevices{};
+  std::uint64_t size{};
+  std::uint64_t handleTypes{};
+  std::uint64_t flags{};
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor& v) {
+    v(self.numDevices);
+    v(self.size);
+    v(self.handleTypes);
+    v(self.flags);
   }
 };
 

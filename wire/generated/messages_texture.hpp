@@ -88,30 +88,4 @@ struct cuSurfObjectDestroy {
   };
 };
 
-struct cuDeviceGetTexture1DLinearMaxWidth {
-  static constexpr std::uint16_t call_id = 0x5312;
-  static constexpr const char* name = "cuDeviceGetTexture1DLinearMaxWidth";
-  static constexpr std::uint64_t fingerprint = 0xb661303d6bbbac7a;
-  struct request {
-    bool maxWidthInElements_wanted{};
-    std::uint32_t format{};
-    std::uint32_t numChannels{};
-    std::int32_t dev{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.maxWidthInElements_wanted);
-      v(self.format);
-      v(self.numChannels);
-      v(self.dev);
-    }
-  };
-  struct reply {
-    std::uint64_t maxWidthInElements{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.maxWidthInElements);
-    }
-  };
-};
-
 }  // namespace gpuwire::msg
