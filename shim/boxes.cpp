@@ -7,10 +7,12 @@
 #include <cstring>
 #include <vector>
 
+#include "shim/captures.hpp"
 #include "shim/contexts.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/memory.hpp"
+#include "shim/pinned.hpp"
 #include "wire/limits.hpp"
 
 namespace gpuwire::shim {
@@ -234,6 +236,33 @@ CUresult in_this_process(const box_end& from, const box_end& to, const box_size&
   return CUDA_SUCCESS;
 }
 
+// A capture keeps copies of one dimension with the program's memory.
+CUresult row_by_row(const box_end& from, const box_end& to, const box_size& size,
+                    CUstream stream) {
+  for (std::uint64_t z = 0; z < size.depth; ++z) {
+    for (std::uint64_t y = 0; y < size.height; ++y) {
+      const CUresult r = custom::cuMemcpyAsync(to.address + (z * to.height + y) * to.pitch,
+                                               from.address + (z * from.height + y) * from.pitch,
+                                               size.width, stream);
+      if (r != CUDA_SUCCESS) return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// What is read now must be what the copy would find in its turn, and much data must not be in the way of data that the
+// stream before it still waits for.
+CUresult settle_source(const box_end& from, const box_size& size, const stream_target& target) {
+  if (any_capture()) return CUDA_SUCCESS;
+  const std::uint64_t span =
+      from.pitch * (from.height * (size.depth - 1) + size.height - 1) + size.width;
+  const bool large = size.bytes() > wire::limits::inline_payload_bytes_max;
+  if (!is_still_written(reinterpret_cast<const void*>(from.address), span) &&
+      !(large && uploads_pending()))
+    return CUDA_SUCCESS;
+  return wait_for_stream(target);
+}
+
 }  // namespace
 
 CUresult copy_box(box_end from, box_end to, const box_size& size, box_form form, CUstream stream,
@@ -256,11 +285,17 @@ CUresult copy_box(box_end from, box_end to, const box_size& size, box_form form,
                        : custom::cuMemcpyAsync(to.address, from.address, size.bytes(), stream);
   const bool from_host = from.kind == CU_MEMORYTYPE_HOST, to_host = to.kind == CU_MEMORYTYPE_HOST;
   if (from_host && to_host) return in_this_process(from, to, size, target);
-  if (from_host)
+  const box_end& far = from_host ? to : from;
+  if (any_capture() && !synchronous && from_host != to_host &&
+      far.kind == CU_MEMORYTYPE_DEVICE && lies_on_device(far.address))
+    return row_by_row(from, to, size, stream);
+  if (from_host) {
+    if (const CUresult r = settle_source(from, size, target); r != CUDA_SUCCESS) return r;
     return in_pieces(from, to, size, from,
                      [&](const box_end& f, const box_end& t, const box_size& s) {
                        return send(f, t, s, target);
                      });
+  }
   if (to_host)
     return in_pieces(from, to, size, to,
                      [&](const box_end& f, const box_end& t, const box_size& s) {
