@@ -202,6 +202,8 @@ decode_table video_instructions();
 decode_table texture_instructions();
 decode_table image_query_instructions();
 decode_table surface_instructions();
+decode_table matrix_instructions();
+decode_table matrix_memory_instructions();
 
 // Takes the statement's modifiers apart and lets the families decode it. Throws compile_failure for
 // an unknown one.
@@ -215,6 +217,8 @@ handler branch_handler();
 // Gives every virtual register a place in the frame; sets register_bytes. (registers.cpp)
 void assign_registers(builder& b);
 
+// All lanes of the warp wait for each other. (warp_sync.cpp)
+void emit_warp_barrier(builder& b);
 // d = !a for predicates. (compare.cpp)
 handler predicate_inversion();
 // Moves between registers of different widths. (move.cpp)

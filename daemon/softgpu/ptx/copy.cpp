@@ -131,6 +131,14 @@ constexpr decode_entry entries[] = {{"cp", decode_copy}};
 
 }  // namespace
 
+std::uint32_t add_to_address(builder& b, const address_operand& a) {
+  const auto result = b.temporary(type::u64);
+  instruction& i = b.emit(add_constant, {result}, {a.base});
+  i.immediate = a.addend;
+  i.sub = a.narrow ? lane_addresses::narrow_flag : 0;
+  return result;
+}
+
 decode_table copy_instructions() {
   return entries;
 }

@@ -56,7 +56,8 @@ const std::unordered_multimap<std::string_view, decoder>& decoders() {
           cluster_instructions(),     atomic_instructions(),       warp_instructions(),
           barrier_instructions(),     mbarrier_instructions(),     control_instructions(),
           call_instructions(),        video_instructions(),        texture_instructions(),
-          image_query_instructions(), surface_instructions()})
+          image_query_instructions(), surface_instructions(),     matrix_instructions(),
+          matrix_memory_instructions()})
       for (const decode_entry& entry : table) result.emplace(entry.opcode, entry.decode);
     return result;
   }();

@@ -136,5 +136,7 @@ struct operand;
 }
 address_operand decode_address(builder& b, const syntax::operand& o);
 std::optional<state_space> decode_space(const form& f);
+// A register of 64 bits with the whole address, extended with zeroes. (copy.cpp)
+std::uint32_t add_to_address(builder& b, const address_operand& a);
 
 }  // namespace gpuwire::softgpu::ptx

@@ -75,11 +75,6 @@ std::uint32_t channel_value(const texture& t, const std::byte* texel, std::uint3
   }
 }
 
-// Channels that the format does not have read as 0, the last one as 1.
-sampled missing(const texture& t) {
-  return {0, 0, 0, gives_floats(t) ? bits(1.0f) : 1};
-}
-
 sampled border_of(const texture& t) {
   sampled result{};
   for (std::size_t n = 0; n < 4; ++n) {
@@ -212,7 +207,7 @@ class level_reader {
       good_ = false;
       return {};
     }
-    sampled result = missing(t_);
+    sampled result{};  // channels that the format does not have read as 0
     for (std::uint32_t n = 0; n < t_.format.channels; ++n) result[n] = channel_value(t_, texel, n);
     return result;
   }

@@ -323,6 +323,10 @@ constexpr decode_entry entries[] = {
 
 }  // namespace
 
+void emit_warp_barrier(builder& b) {
+  emit(b, exchange_kind::barrier, {}, constant_tag, {}, b.constant(type::b32, all_lanes));
+}
+
 // A lane whose members have all parked (or exited) meets them. Lanes may stand at different
 // instructions of one kind, as when the compiler has copied code.
 void executor::complete_exchanges(warp& w) {
