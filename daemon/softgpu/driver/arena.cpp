@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -44,12 +45,17 @@ std::optional<std::uint64_t> reserve_addresses(std::uint64_t bytes, std::uint64_
   return base;
 }
 
-arena::arena(std::uint64_t bytes) {
+arena::arena(std::uint64_t bytes, const std::string& shared_name) {
+  if (!shared_name.empty()) file_ = memfd_create(shared_name.c_str(), MFD_CLOEXEC);
   for (reserved_ = round_up(bytes, huge_page); reserved_ >= 4 * huge_page;
        reserved_ = round_up(reserved_ / 2, huge_page)) {
+    // The file has no memory either until it is touched.
+    if (file_ >= 0 && ftruncate(file_, static_cast<off_t>(reserved_ + huge_page)) != 0) continue;
+    const int kind = file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     void* got = mmap(reinterpret_cast<void*>(wanted_place()), reserved_ + huge_page, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                     kind | MAP_NORESERVE, file_, 0);
     if (got != MAP_FAILED) {
+      mapped_ = reinterpret_cast<std::uint64_t>(got);
       base_ = round_up(reinterpret_cast<std::uint64_t>(got), huge_page);
       return;
     }
@@ -117,7 +123,10 @@ void arena::release(std::uint64_t address, std::uint64_t bytes) {
   if (bytes >= give_back_bytes_min) {
     const std::uint64_t first = round_up(address, 4096);
     const std::uint64_t last = (address + bytes) / 4096 * 4096;
-    if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    // Of a file it is the content that goes back, not this mapping of it.
+    if (last > first)
+      madvise(reinterpret_cast<void*>(first), last - first,
+              file_ >= 0 ? MADV_REMOVE : MADV_DONTNEED);
   }
   add_free(address, bytes);
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace gpuwire::softgpu {
@@ -20,8 +21,9 @@ std::optional<std::uint64_t> reserve_addresses(std::uint64_t bytes, std::uint64_
 
 class arena {
  public:
-  // Reserves about `bytes`, less when the process may not have that much address space.
-  explicit arena(std::uint64_t bytes);
+  // Reserves about `bytes`, less when the process may not have that much address space. With a
+  // name, the memory is an anonymous file of that name that another process can map.
+  explicit arena(std::uint64_t bytes, const std::string& shared_name = {});
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
 
@@ -31,6 +33,10 @@ class arena {
   bool contains(std::uint64_t address) const {
     return address >= base_ && address - base_ < reserved_;
   }
+
+  // Where an address lies in the file; there is none (-1) for an arena without a name.
+  int file() const { return file_; }
+  std::uint64_t offset_of(std::uint64_t address) const { return address - mapped_; }
 
   static constexpr std::uint64_t granule = 512;
   static std::uint64_t rounded(std::uint64_t bytes) {
@@ -42,6 +48,8 @@ class arena {
   void drop_free(std::map<std::uint64_t, std::uint64_t>::iterator entry);
   bool grow(std::uint64_t bytes, std::uint64_t align);
 
+  int file_ = -1;
+  std::uint64_t mapped_ = 0;  // the address of the file's first byte
   std::uint64_t base_ = 0;
   std::uint64_t reserved_ = 0;
   std::uint64_t committed_ = 0;                  // bytes from base_ that are accessible

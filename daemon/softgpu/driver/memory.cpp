@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device.hpp"
+#include "shared_file.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
@@ -178,7 +179,10 @@ arena& memory_table::arena_of(const device& on, memory_kind kind) {
   const bool host = lies_on_host(kind);
   auto& slot = arenas_[host ? host_arena : on.ordinal];
   // Twice the memory, so that fragmentation of addresses is not what ends an allocation.
-  if (!slot) slot = std::make_unique<arena>(host ? host_memory_bytes() : 2 * on.memory_bytes);
+  if (!slot) {
+    slot = host ? std::make_unique<arena>(host_memory_bytes())
+                : std::make_unique<arena>(2 * on.memory_bytes, memory_file_name(on.ordinal));
+  }
   return *slot;
 }
 
@@ -289,6 +293,7 @@ bool memory_table::add_registered(allocation range) {
 
 void memory_table::release(const allocation& entry) {
   if (entry.kind == memory_kind::registered || !entry.has_context()) return;
+  if (entry.kind == memory_kind::imported) return unmap_shared(entry.base, entry.bytes);
   give_back(entry.device_ordinal, entry.kind, entry.base, entry.bytes);
 }
 
@@ -334,6 +339,16 @@ bool memory_table::is_reserved(std::uint64_t address) const {
   }
   auto after = reservations_.upper_bound(address);
   return after != reservations_.begin() && (--after, address - after->first < after->second);
+}
+
+std::optional<memory_table::shared_place> memory_table::shared_place_of(
+    std::uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  auto found = current_.load()->find(address);
+  if (!found || found->kind != memory_kind::device) return std::nullopt;
+  const auto& window = *arenas_.at(found->device_ordinal);
+  if (window.file() < 0) return std::nullopt;
+  return shared_place{window.file(), window.offset_of(found->base), *found};
 }
 
 void memory_table::add_reservation(std::uint64_t base, std::uint64_t bytes) {

@@ -33,7 +33,8 @@ enum class memory_kind : std::uint8_t {
   heap,
   pool,
   host_pool,
-  mapped
+  mapped,
+  imported  // of another process
 };
 
 struct allocation {
@@ -99,6 +100,13 @@ class memory_table {
 
   std::uint64_t used_bytes(int device_ordinal) const;
 
+  // Where device memory lies for another process: nothing for other memory.
+  struct shared_place {
+    int file = -1;
+    std::uint64_t offset = 0;
+    allocation whole;
+  };
+  std::optional<shared_place> shared_place_of(std::uint64_t address) const;
   // Address space without memory that is known to is_reserved().
   void add_reservation(std::uint64_t base, std::uint64_t bytes);
   void remove_reservation(std::uint64_t base);

@@ -65,10 +65,11 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return give<char>(out, 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return give<char>(out, 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return give<char>(out, range.kind == memory_kind::device);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return give<unsigned long long>(out, allowed_handle_types(address));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

@@ -6,37 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
-#include <string>
-
 #include "guard.hpp"
 #include "handles.hpp"
 #include "memory.hpp"
+#include "shared_file.hpp"
 
 namespace gpuwire::softgpu {
 namespace {
 
-constexpr std::uint64_t host_page = 4096;
-// The name of the file says whose memory it is: a process that imports it reads that from there.
-constexpr char file_prefix[] = "gpuwire-soft-memory-";
-
 std::uint16_t bit_of(int ordinal) {
   return static_cast<std::uint16_t>(1u << ordinal);
-}
-
-// Which device the memory behind a descriptor is of; -1 when it is not ours.
-int device_of_file(int file) {
-  char path[64], name[128];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  const ssize_t length = readlink(path, name, sizeof name - 1);
-  if (length <= 0) return -1;
-  name[length] = '\0';
-  const char* found = std::strstr(name, file_prefix);
-  int ordinal = -1;
-  if (found == nullptr || std::sscanf(found + sizeof file_prefix - 1, "%d", &ordinal) != 1)
-    return -1;
-  return ordinal;
 }
 
 void place(std::uint64_t base, std::uint64_t bytes, int file, std::uint64_t offset) {
@@ -72,7 +51,7 @@ address_space& address_space::instance() {
 // -------------------------------------------------------------------------------------------------
 
 std::uint64_t address_space::reserve(std::uint64_t bytes, std::uint64_t align, std::uint64_t hint) {
-  require(bytes > 0 && bytes % host_page == 0 && hint % host_page == 0 &&
+  require(bytes > 0 && bytes % vmm_granularity == 0 && hint % vmm_granularity == 0 &&
           (align & (align - 1)) == 0);
   auto base = reserve_addresses(bytes, std::max(align, vmm_granularity), hint);
   require(base.has_value(), CUDA_ERROR_OUT_OF_MEMORY);
@@ -122,8 +101,7 @@ CUmemGenericAllocationHandle address_space::add(std::shared_ptr<physical_memory>
 CUmemGenericAllocationHandle address_space::create(device& on, const CUmemAllocationProp& wanted,
                                                    std::uint64_t bytes) {
   require(memory_table::instance().charge(on, bytes), CUDA_ERROR_OUT_OF_MEMORY);
-  const std::string name = file_prefix + std::to_string(on.ordinal);
-  const int file = memfd_create(name.c_str(), MFD_CLOEXEC);
+  const int file = memfd_create(memory_file_name(on.ordinal).c_str(), MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     if (file >= 0) close(file);
     memory_table::instance().discharge(on, bytes);
@@ -167,9 +145,10 @@ int address_space::export_file(CUmemGenericAllocationHandle handle) {
 
 CUmemGenericAllocationHandle address_space::import_file(int file) {
   struct stat state {};
-  const int ordinal = device_of_file(file);
+  const int ordinal = device_of_memory_file(file);
   require(ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices().size() &&
-          fstat(file, &state) == 0 && state.st_size > 0);
+              fstat(file, &state) == 0 && state.st_size > 0,
+          CUDA_ERROR_UNKNOWN);
   const int copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
   require(copy >= 0, CUDA_ERROR_OUT_OF_MEMORY);
   CUmemAllocationProp properties{};
@@ -219,7 +198,8 @@ void address_space::map(std::uint64_t base, std::uint64_t bytes, std::uint64_t o
                         CUmemGenericAllocationHandle handle) {
   auto memory = memory_of(handle);
   require(bytes > 0 && bytes % vmm_granularity == 0 && base % vmm_granularity == 0);
-  require(offset == 0 && bytes <= memory->bytes);
+  // Parts of memory cannot be mapped.
+  require(offset == 0 && bytes == memory->bytes, CUDA_ERROR_NOT_SUPPORTED);
   std::lock_guard lock(mutex_);
   const auto around = reservation_around(base);
   require(around && bytes <= around->second - (base - around->first));
@@ -234,9 +214,15 @@ void address_space::map(std::uint64_t base, std::uint64_t bytes, std::uint64_t o
   mapped_.emplace(base, std::move(made));
 }
 
+// Gaps in the range are no error, parts of mappings are.
 void address_space::unmap(std::uint64_t base, std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  auto [first, last] = exactly(base, bytes);
+  const auto around = reservation_around(base);
+  require(around && bytes > 0 && bytes <= around->second - (base - around->first));
+  const auto before = mapping_at(base), after = mapping_at(base + bytes);
+  require(before == mapped_.end() || before->first == base);
+  require(after == mapped_.end() || after->first == base + bytes);
+  const auto first = mapped_.lower_bound(base), last = mapped_.lower_bound(base + bytes);
   for (auto each = first; each != last; ++each)
     memory_table::instance().remove_entry(each->first, each->second.buffer_id);
   mapped_.erase(first, last);
