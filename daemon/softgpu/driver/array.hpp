@@ -56,8 +56,7 @@ mipmapped_table& mipmapped_arrays();
 std::shared_ptr<cuda_array> array_of(CUarray handle);
 std::shared_ptr<mipmapped_array> mipmapped_of(CUmipmappedArray handle);
 
-// The box of a copy whose end is inside an array; refused when it is not wholly inside or cuts
-// through elements.
+// The box of a copy whose end is inside an array; refused when it is not wholly inside.
 box array_box(CUarray handle, std::uint64_t x_bytes, std::uint64_t y, std::uint64_t z,
               const box_extent& extent);
 

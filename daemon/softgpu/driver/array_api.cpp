@@ -44,6 +44,7 @@ void check_shape(const CUDA_ARRAY3D_DESCRIPTOR& wanted) {
   require((wanted.Flags & refused_flags) == 0, CUDA_ERROR_NOT_SUPPORTED);
   const bool layered = (wanted.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   require(wanted.Width > 0);
+  require((wanted.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) == 0 || wanted.Height > 0);
   if ((wanted.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     require(wanted.Width == wanted.Height);
     require(layered ? wanted.Depth > 0 && wanted.Depth % 6 == 0 : wanted.Depth == 6);

@@ -138,7 +138,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   return with_context([&](context&) {
     auto found = memory_table::instance().find(address);
-    require(found.has_value(), CUDA_ERROR_NOT_FOUND);
+    require(found && (found->kind != memory_kind::mapped || found->readers != 0),
+            CUDA_ERROR_NOT_FOUND);
     if (base != nullptr) *base = found->base;
     if (bytes != nullptr) *bytes = found->bytes;
     return CUDA_SUCCESS;

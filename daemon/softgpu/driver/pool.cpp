@@ -36,7 +36,12 @@ std::uint16_t bit_of(int ordinal) {
 }  // namespace
 
 memory_pool::memory_pool(device& on, CUmemoryPool handle, memory_kind kind, std::uint64_t bytes_max)
-    : on(on), handle(handle), kind(kind), bytes_max_(bytes_max) {
+    : on(on),
+      handle(handle),
+      kind(kind),
+      bytes_max_(bytes_max > UINT64_MAX - chunk_granule
+                     ? UINT64_MAX
+                     : (bytes_max + chunk_granule - 1) / chunk_granule * chunk_granule) {
   if (kind == memory_kind::pool) {
     readers_ = writers_ = bit_of(on.ordinal);
   } else {
@@ -190,7 +195,7 @@ std::uint64_t memory_pool::allocate(const std::shared_ptr<stream>& to, std::uint
         made.requested = bytes;
         enter(*fresh, made, bytes);
         blocks_.emplace(*fresh, made);
-        count_used(wanted);
+        count_used(bytes);
         return *fresh;
       }
     }
@@ -201,7 +206,7 @@ std::uint64_t memory_pool::allocate(const std::shared_ptr<stream>& to, std::uint
     known.requested = bytes;
     known.state = block_state::live;
     known.freed_at.reset();
-    count_used(known.bytes);
+    count_used(bytes);
   }
   operation narrow;
   narrow.what = operation::kind::work;
@@ -234,7 +239,7 @@ void memory_pool::free(std::uint64_t address, const std::shared_ptr<stream>& in)
     require(found != blocks_.end() && found->second.state == block_state::live);
     found->second.state = block_state::freeing;
     buffer_id = found->second.buffer_id;
-    used_ -= found->second.bytes;
+    used_ -= found->second.requested;
   }
   operation what;
   what.what = operation::kind::work;
@@ -249,7 +254,7 @@ void memory_pool::free(std::uint64_t address, const std::shared_ptr<stream>& in)
     std::lock_guard lock(mutex_);
     auto& kept = blocks_.at(address);
     kept.state = block_state::live;
-    count_used(kept.bytes);
+    count_used(kept.requested);
     throw;
   }
   std::lock_guard lock(mutex_);
@@ -274,7 +279,7 @@ void memory_pool::free_at_once(std::uint64_t address) {
   std::lock_guard lock(mutex_);
   auto found = blocks_.find(address);
   require(found != blocks_.end() && found->second.state == block_state::live);
-  used_ -= found->second.bytes;
+  used_ -= found->second.requested;
   take_out(found);
 }
 

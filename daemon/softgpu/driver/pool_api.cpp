@@ -69,13 +69,15 @@ CUdeviceptr capture_allocation(const std::shared_ptr<stream>& on, const memory_p
 CUresult allocate(CUdeviceptr* out, size_t bytes, CUstream handle, CUmemoryPool pool) {
   return initialised([&] {
     auto on = stream_of(handle);
-    require(out != nullptr && bytes > 0);
+    require(out != nullptr);
     auto from = pool == nullptr ? current_pool(on->in->on.ordinal) : pool_of(pool);
     if (is_capturing(*on)) {
+      require(bytes > 0);
       *out = capture_allocation(on, *from, bytes);
       return CUDA_SUCCESS;
     }
-    *out = from->allocate(on, bytes);
+    // Nothing is an allocation too, at the null address.
+    *out = bytes == 0 ? 0 : from->allocate(on, bytes);
     return CUDA_SUCCESS;
   });
 }
@@ -133,11 +135,16 @@ CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {
     require(out != nullptr && wanted != nullptr);
     require(wanted->allocType == CU_MEM_ALLOCATION_TYPE_PINNED ||
             wanted->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED);
+    require(wanted->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (wanted->location.id >= 0 &&
+             static_cast<std::size_t>(wanted->location.id) < devices().size()));
     const int ordinal = ordinal_of(&wanted->location, wanted->allocType);
     const bool host = ordinal == host_ordinal;
     require(wanted->win32SecurityAttributes == nullptr);
-    if (wanted->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-      refuse(host ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
+    if (wanted->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      require(!host && wanted->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      refuse(CUDA_ERROR_NOT_SUPPORTED);
+    }
     require((wanted->usage & ~CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS) == 0);
     require(wanted->usage == 0, CUDA_ERROR_NOT_SUPPORTED);
     const CUmemoryPool handle = pools().mint();
@@ -206,8 +213,9 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, siz
               map[at].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
               map[at].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
       // A device cannot lose its own memory, and pools cannot be shown read-only.
-      require(map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READ);
-      require(by.ordinal != ordinal_of(*pool) || map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+      require(map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READ, CUDA_ERROR_NOT_SUPPORTED);
+      require(by.ordinal != ordinal_of(*pool) || map[at].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE,
+              CUDA_ERROR_INVALID_DEVICE);
     }
     for (size_t at = 0; at < count; ++at) pool->set_access(map[at].location.id, map[at].flags);
     return CUDA_SUCCESS;
@@ -219,6 +227,11 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
   return initialised([&] {
     auto pool = pool_of(handle);
     require(flags != nullptr && location != nullptr);
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST) {
+      *flags = pool->kind == memory_kind::host_pool ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      return CUDA_SUCCESS;
+    }
     require(location->type == CU_MEM_LOCATION_TYPE_DEVICE);
     *flags = pool->access_of(device_of(location->id).ordinal);
     return CUDA_SUCCESS;

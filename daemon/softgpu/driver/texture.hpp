@@ -20,7 +20,6 @@ struct texture_object {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC sampling{};
   CUDA_RESOURCE_VIEW_DESC view{};
-  bool has_view = false;
   std::shared_ptr<const ptx::texture> seen;
 };
 

@@ -83,8 +83,10 @@ void use_resource(ptx::texture& made, const CUDA_RESOURCE_DESC& resource) {
   require(resource.flags == 0);
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
+      require(resource.res.array.hArray != nullptr);
       return use_array(made, *array_of(resource.res.array.hArray));
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+      require(resource.res.mipmap.hMipmappedArray != nullptr);
       return use_mipmaps(made, mipmapped_of(resource.res.mipmap.hMipmappedArray));
     case CU_RESOURCE_TYPE_LINEAR:
       return use_linear(made, resource);
@@ -185,7 +187,6 @@ CUresult cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* resource,
     made.resource = *resource;
     made.sampling = *sampling;
     if (view != nullptr) made.view = *view;
-    made.has_view = view != nullptr;
     *out = texture_objects::instance().add(std::move(made), std::move(seen));
     return CUDA_SUCCESS;
   });
@@ -204,9 +205,7 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* out, CUtexObject handle) {
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObject handle) {
   return initialised([&] {
     require(out != nullptr);
-    const auto object = texture_objects::instance().get(handle, false);
-    require(object.has_view);
-    *out = object.view;
+    *out = texture_objects::instance().get(handle, false).view;  // zeroes without one
     return CUDA_SUCCESS;
   });
 }
@@ -217,7 +216,6 @@ CUresult cuSurfObjectCreate(CUsurfObject* out, const CUDA_RESOURCE_DESC* resourc
     require(out != nullptr && resource != nullptr);
     require(resource->resType == CU_RESOURCE_TYPE_ARRAY && resource->flags == 0);
     auto array = array_of(resource->res.array.hArray);
-    require((array->shape.Flags & CUDA_ARRAY3D_SURFACE_LDST) != 0);
     ptx::texture seen;
     seen.surface = true;
     use_array(seen, *array);

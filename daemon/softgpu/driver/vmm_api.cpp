@@ -18,12 +18,11 @@ device& checked(const CUmemAllocationProp* wanted) {
   require(!is_host(wanted->location.type), CUDA_ERROR_NOT_SUPPORTED);
   require(wanted->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
   auto& on = device_of(wanted->location.id);
-  constexpr unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
-                             CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC;
+  constexpr unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
   const auto types = static_cast<unsigned>(wanted->requestedHandleTypes);
   require((types & ~known) == 0);
-  require((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) == 0,
-          CUDA_ERROR_NOT_SUPPORTED);
+  // As natively where no fabric is set up.
+  require((types & CU_MEM_HANDLE_TYPE_FABRIC) == 0, CUDA_ERROR_NOT_PERMITTED);
   return on;
 }
 

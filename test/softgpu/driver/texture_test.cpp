@@ -332,8 +332,6 @@ TEST_CASE("objects that cannot be are refused") {
   CHECK_CODE(driver(cuTexObjectCreate)(nullptr, &resource, &how, nullptr),
              CUDA_ERROR_INVALID_VALUE);
   CHECK_CODE(driver(cuTexObjectCreate)(&object, nullptr, &how, nullptr), CUDA_ERROR_INVALID_VALUE);
-  // Not made for surfaces.
-  CHECK_CODE(driver(cuSurfObjectCreate)(&object, &resource), CUDA_ERROR_INVALID_VALUE);
   resource.resType = CU_RESOURCE_TYPE_LINEAR;
   resource.res.linear = {device_array(counting(16)) + 4, CU_AD_FORMAT_FLOAT, 1, 32};
   CHECK_CODE(driver(cuTexObjectCreate)(&object, &resource, &how, nullptr),
