@@ -111,3 +111,28 @@ TEST_CASE("a fixed index can be replaced and found by itself") {
   CHECK(table.is_stale(id));
   CHECK(handle_index(table.mint(&objects[1])) == 64);
 }
+
+TEST_CASE("a family goes with its parent and says which handles it had") {
+  handle_table table(stream_kind);
+  const auto parent = make_handle(0, 20, 1, 1), other = make_handle(0, 20, 1, 2);
+  const auto a = table.mint(&objects[0], {0, parent}), b = table.mint(&objects[1], {0, other}),
+             c = table.mint(&objects[2], {0, parent});
+  CHECK(table.id_of(&objects[2]) == c);
+  CHECK(table.remove_family(parent) == std::vector{a, c});
+  CHECK(table.remove_family(parent).empty());
+  CHECK_FALSE(table.find(a));
+  CHECK_FALSE(table.find(c));
+  CHECK(table.id_of(&objects[2]) == 0);
+  CHECK(table.find(b));
+  // The driver may give the same address to another object, which then has a handle of its own.
+  CHECK(table.mint(&objects[0], {0, other}) != a);
+}
+
+TEST_CASE("the handle of an object is found, also where the client chose it") {
+  handle_table table(event_kind);
+  const auto chosen = make_handle(0, event_kind, 5, 2'000);
+  CHECK(table.place(chosen, &objects[0]));
+  CHECK(table.id_of(&objects[0]) == chosen);
+  CHECK(table.id_of(&objects[1]) == 0);
+  CHECK(table.id_of(nullptr) == 0);
+}
