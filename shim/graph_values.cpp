@@ -124,10 +124,18 @@ void forget_values_of_graph(CUgraph graph) {
 namespace custom {
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (does_nothing_yet()) return CUDA_SUCCESS;
+  if (const CUresult r = admit("cuGraphKernelNodeGetParams_v2", CUDA_ERROR_NOT_INITIALIZED);
+      r != CUDA_SUCCESS)
+    return r;
   if (hNode == nullptr || nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return kernel_values(hNode, *nodeParams);
 }
 CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (does_nothing_yet()) return CUDA_SUCCESS;
+  if (const CUresult r = admit("cuGraphKernelNodeGetParams", CUDA_ERROR_NOT_INITIALIZED);
+      r != CUDA_SUCCESS)
+    return r;
   if (hNode == nullptr || nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_KERNEL_NODE_PARAMS_v2 all;
   const CUresult r = kernel_values(hNode, all);

@@ -4,17 +4,19 @@
 // server says that the last reference has gone.
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/graphs.hpp"
 #include "shim/host_functions.hpp"
 
 namespace gpuwire::shim::custom {
 namespace {
 
-// Null has no references, which the driver does not call an error.
 template <class Call>
 CUresult change_count(CUuserObject object, unsigned count) {
-  if (object == nullptr) return CUDA_SUCCESS;
+  if (does_nothing_yet()) return CUDA_SUCCESS;
   if (const CUresult r = admit(Call::name, CUDA_ERROR_NOT_INITIALIZED); r != CUDA_SUCCESS) return r;
   typename Call::request q;
+  // Null has no references, which the driver does not call an error.
+  if (object == nullptr) return CUDA_SUCCESS;
   q.object = id_of(object);
   q.count = count;
   return call<Call>(q).result;

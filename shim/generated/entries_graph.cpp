@@ -416,13 +416,13 @@ GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkerne
 }
 
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
-  return enter("cuGraphKernelNodeGetParams", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+  return enter_anytime("cuGraphKernelNodeGetParams", [&]() -> CUresult {
     return custom::cuGraphKernelNodeGetParams(hNode, nodeParams);
   });
 }
 
 GPUWIRE_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams) {
-  return enter("cuGraphKernelNodeGetParams_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+  return enter_anytime("cuGraphKernelNodeGetParams_v2", [&]() -> CUresult {
     return custom::cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
   });
 }
