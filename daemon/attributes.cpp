@@ -40,9 +40,6 @@ CUresult decode_attribute(call_context& c, const msg::launch_attribute& in,
   const auto* v = in.values.data;
   auto& value = out.value;
   switch (out.id) {
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      if (v[0] != 0) return CUDA_ERROR_NOT_SUPPORTED;
-      break;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       // A device address: the driver hands it to the GPU and never reads it.
       value.accessPolicyWindow.base_ptr = reinterpret_cast<void*>(in.address);

@@ -54,10 +54,6 @@ unsigned as_unsigned(std::int32_t value) {
 bool encode_attribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value,
                       msg::launch_attribute& out, attribute_values& storage) {
   if (value_count(id) < 0) return false;
-  // A node that a kernel updates would come back as a pointer of the device's.
-  if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
-      value.deviceUpdatableKernelNode.deviceUpdatable != 0)
-    return false;
   out = {};
   out.id = static_cast<std::uint32_t>(id);
   switch (id) {
