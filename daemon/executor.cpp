@@ -130,7 +130,7 @@ void executor::poll() {
   // What the client is about to learn is complete must be sent first, which may take long.
   if (worker_.deliveries_to_client.any() && !worker_.deliveries_to_client.try_settle())
     return hand_over(wait_.take());
-  finish_wait(worker_, *wait_.take());
+  finish_wait(worker_, *wait_.take(), deliveries_settled::yes);
 }
 
 void executor::hand_over(std::optional<pending_wait> wait) {

@@ -23,11 +23,11 @@ void wait_until_reached(worker& w, const pending_wait& wait) {
   }
 }
 
-void finish_wait(worker& w, pending_wait wait) {
+void finish_wait(worker& w, pending_wait wait, deliveries_settled settled) {
   enter_context(w, wait.context);
   const auto result = w.driver().cuEventSynchronize(wait.event);
   if (wait.pooled) w.events.release(wait.event, wait.context);
-  w.deliveries_to_client.settle();
+  if (settled == deliveries_settled::no) w.deliveries_to_client.settle();
   w.output.flush(*w.session);
   if (wait.block) {
     msg::copy_from_device::reply r;  // the reply to the copy of a box has the same fields

@@ -28,7 +28,9 @@ bool is_reached(worker& w, const pending_wait& wait);
 void wait_until_reached(worker& w, const pending_wait& wait);
 
 // Ends in the real cuEventSynchronize, which shows what kernels printed and returns the error;
-// pushes that output, replies, gives back what the wait holds.
-void finish_wait(worker& w, pending_wait wait);
+// pushes that output, replies, gives back what the wait holds. On the executor only when deliveries
+// have been settled, because settling may wait.
+enum class deliveries_settled : bool { no, yes };
+void finish_wait(worker& w, pending_wait wait, deliveries_settled settled = deliveries_settled::no);
 
 }  // namespace gpuwire::daemon

@@ -6,6 +6,7 @@
 
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
+#include "daemon/limits.hpp"
 #include "daemon/word_pages.hpp"
 #include "daemon/worker.hpp"
 #include "wire/generated/messages_host.hpp"
@@ -193,7 +194,8 @@ namespace custom {
 
 outcome upload_from_mirror(call_context& c, const msg::upload_from_mirror::request& q) {
   auto& w = c.owner();
-  if (!c.bulk() || c.called() || q.bytes == 0) return c.malformed();
+  if (!c.bulk() || c.called() || q.bytes == 0 || q.bytes > limits::mirror_bytes_max)
+    return c.malformed();
   c.bulk_taken();
   const auto s = c.stream_of(q.stream);
   upload u;

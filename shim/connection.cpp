@@ -126,6 +126,7 @@ CUresult connect_now() {
   wanted.server = options.server;
   wanted.token = std::move(options.token);
   wanted.connect_deadline = options.connect_timeout;
+  wanted.bulk_connections = options.bulk_connections;
   wanted.environment = std::move(options.environment);
   wanted.process_key = process_key();
   wanted.on_push = handle_push;

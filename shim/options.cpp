@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+
+#include "wire/limits.hpp"
+#include "wire/thread.hpp"
 
 namespace gpuwire::shim {
 namespace {
@@ -60,18 +64,35 @@ bool read_token(connection_options& options) {
   return true;
 }
 
-bool read_timeout(connection_options& options) {
-  const char* text = std::getenv("GPUWIRE_CONNECT_TIMEOUT_MS");
+// A whole number within bounds, if the variable is set.
+bool read_number(const char* name, long least, long most, const char* what, long& value,
+                 std::string& problem) {
+  const char* text = std::getenv(name);
   if (text == nullptr || *text == 0) return true;
-  long value = 0;
   const auto* end = text + std::strlen(text);
   const auto parsed = std::from_chars(text, end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end || value < 1 || value > 3'600'000) {
-    options.problem = fmt::format(
-        "GPUWIRE_CONNECT_TIMEOUT_MS is '{}'; it takes milliseconds from 1 to 3600000", text);
+  if (parsed.ec == std::errc() && parsed.ptr == end && value >= least && value <= most) return true;
+  problem = fmt::format("{} is '{}'; it takes {} from {} to {}", name, text, what, least, most);
+  return false;
+}
+
+bool read_timeout(connection_options& options) {
+  long value = options.connect_timeout.count();
+  if (!read_number("GPUWIRE_CONNECT_TIMEOUT_MS", 1, 3'600'000, "milliseconds", value,
+                   options.problem))
     return false;
-  }
   options.connect_timeout = std::chrono::milliseconds(value);
+  return true;
+}
+
+// One connection costs each end a thread that copies from or to its socket.
+bool read_bulk_connections(connection_options& options) {
+  constexpr long most = wire::limits::bulk_connections_max;
+  long value = std::clamp<long>(wire::usable_cores() / 2, 1, most);
+  if (!read_number("GPUWIRE_BULK_CONNECTIONS", 1, most, "a number of connections", value,
+                   options.problem))
+    return false;
+  options.bulk_connections = static_cast<std::uint32_t>(value);
   return true;
 }
 
@@ -88,7 +109,8 @@ connection_options read_connection_options() {
     }
     options.server = *parsed;
   }
-  if (!read_token(options) || !read_timeout(options)) return options;
+  if (!read_token(options) || !read_timeout(options) || !read_bulk_connections(options))
+    return options;
   for (const char* name : forwarded_variables)
     if (const char* value = std::getenv(name)) options.environment.emplace_back(name, value);
   return options;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@ struct connection_options {
   wire::endpoint server;
   std::string token;
   std::chrono::milliseconds connect_timeout{10'000};
+  std::uint32_t bulk_connections = 1;
   std::vector<std::pair<std::string, std::string>>
       environment;      // CUDA_* variables that the server's driver should see
   std::string problem;  // not empty: a variable is wrong; names it and says what is legal

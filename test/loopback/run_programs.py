@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every example, and every client program that checks itself, through the real shim, daemon and soft GPU.
 
-run_programs.py NAME [ARGUMENT...]: one of them. Prints what it printed.
+run_programs.py NAME [GPUWIRE_SETTING=VALUE...] [ARGUMENT...]: one of them. Prints what it printed.
 """
 
 import os
@@ -13,11 +13,13 @@ import harness
 
 def main():
     name, *arguments = sys.argv[1:]
+    settings = dict(a.split("=", 1) for a in arguments if a.startswith("GPUWIRE_"))
+    arguments = [a for a in arguments if not a.startswith("GPUWIRE_")]
     path = harness.program(name)
     if not os.path.exists(path):
         path = os.path.join(harness.EXAMPLES, name)
     with harness.Daemon() as daemon:
-        result = harness.run_client(path, *arguments, daemon=daemon, seconds=120)
+        result = harness.run_client(path, *arguments, environment=daemon.client_environment(**settings), seconds=120)
         print(result)
         passed = result.code == 0 and result.out.endswith("PASSED\n")
         if name == "device_printf":

@@ -311,6 +311,7 @@ TEST_CASE("wrong settings are named") {
     const char *variable, *value;
   } wrong[] = {{"GPUWIRE_SERVER", "no:such:place:9"},
                {"GPUWIRE_CONNECT_TIMEOUT_MS", "soon"},
+               {"GPUWIRE_BULK_CONNECTIONS", "5"},
                {"GPUWIRE_TOKEN_FILE", "/nonexistent/token"}};
   for (const auto& one : wrong) {
     const auto o = in_child([&] {
