@@ -245,7 +245,7 @@ TEST_CASE("an environment above the limits is refused on both sides", "[handshak
   body.environment = {{"LD_PRELOAD=x", "1"}};
   CHECK(server_verdict(body) == error::limit_exceeded);
   body.environment.clear();
-  body.role = 4;
+  body.role = 5;
   CHECK(server_verdict(body) == error::protocol_violation);
   body.role = 2;  // a side connection of no session
   CHECK(server_verdict(body) == error::protocol_violation);
