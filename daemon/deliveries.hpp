@@ -62,7 +62,8 @@ class deliveries {
   // Executor; does not wait. Sends the small deliveries that are complete; false if a complete one
   // is still on its way, and then settle() is to be called on a thread that may wait.
   bool try_settle();
-  // Returns when all that was complete at the time of the call has been sent. Never on the executor.
+  // Returns when all that was complete at the time of the call has been sent. Never on the
+  // executor.
   void settle();
   // Returns when no delivery of the range is outstanding. Never on the executor.
   void settle_range(std::uint64_t range);

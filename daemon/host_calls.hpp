@@ -7,7 +7,8 @@
 // - In a stream outside of captures: a short host function that only tells, then a wait of the
 //   stream for a pinned word, which the side thread opens with a plain store. No thread of the
 //   driver is held, so host functions of other streams are not in each other's way.
-// - Where the driver has no such wait, in captures and in graphs: a trampoline, a host function that
+// - Where the driver has no such wait, in captures and in graphs: a trampoline, a host function
+// that
 //   itself stays until the answer is there. It holds no lock, and neither executor nor lanes are
 //   involved in its release; a lost session releases it too, because the worker ends.
 //
@@ -88,8 +89,9 @@ class host_calls {
   std::mutex mutex_;
   std::uint64_t last_run_ = 0;
   std::unordered_map<void*, std::unique_ptr<record>> records_;
-  std::unordered_map<std::uint64_t, record*> shared_;       // trampolines of nodes, by the client's number
-  std::unordered_map<std::uint64_t, record*> gates_;        // by run
+  std::unordered_map<std::uint64_t, record*>
+      shared_;  // trampolines of nodes, by the client's number
+  std::unordered_map<std::uint64_t, record*> gates_;         // by run
   std::unordered_map<std::uint64_t, waiting_run*> waiting_;  // trampolines, by run
 };
 

@@ -108,9 +108,8 @@ CUresult mirrors::map_for_device(const std::shared_ptr<mirror>& m, std::uint32_t
   if (pinned_by != 0) {
     if (const auto r = d.cuMemHostUnregister(m->memory_); r != CUDA_SUCCESS) return r;
   }
-  auto result =
-      d.cuMemHostRegister_v2(m->memory_, static_cast<std::size_t>(m->bytes_),
-                             CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  auto result = d.cuMemHostRegister_v2(m->memory_, static_cast<std::size_t>(m->bytes_),
+                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   const bool pinned = result == CUDA_SUCCESS;
   if (pinned) result = d.cuMemHostGetDevicePointer_v2(&device, m->memory_, 0);
   std::lock_guard lock(mutex_);

@@ -20,7 +20,11 @@ namespace {
 class mirror_sink final : public wire::bulk_sink {
  public:
   mirror_sink(const upload& u, std::shared_ptr<counter_word> word, std::uint32_t before)
-      : source_(u.source), offset_(u.offset), bytes_(u.bytes), word_(std::move(word)), open_(before) {
+      : source_(u.source),
+        offset_(u.offset),
+        bytes_(u.bytes),
+        word_(std::move(word)),
+        open_(before) {
     const auto segment = wire::limits::upload_segment_bytes(bytes_);
     for (std::uint64_t begin = 0; begin < bytes_; begin += segment)
       missing_.push_back(std::min(segment, bytes_ - begin));
@@ -105,8 +109,7 @@ CUresult uploads::issue(const upload& u, const stream_reference& s) {
   worker_.session->expect_bulk(u.sequence, std::move(sink), u.bytes);
   auto result = word ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
   if (u.when_reached) {
-    auto told = std::make_unique<told_when_reached>(
-        told_when_reached{worker_, u.sequence, u.lane});
+    auto told = std::make_unique<told_when_reached>(told_when_reached{worker_, u.sequence, u.lane});
     if (result == CUDA_SUCCESS) result = d.cuStreamAddCallback(s.native, &tell, told.get(), 0);
     if (result == CUDA_SUCCESS)
       static_cast<void>(told.release());
@@ -132,9 +135,9 @@ CUresult uploads::issue_segments(const upload& u, const stream_reference& s, CUd
   for (std::uint64_t at = 0; at < u.bytes && result == CUDA_SUCCESS; at += segment) {
     result = d.cuStreamWaitValue32_v2(s.native, word, ++value, CU_STREAM_WAIT_VALUE_GEQ);
     if (result != CUDA_SUCCESS) break;
-    result = d.cuMemcpyHtoDAsync_v2(u.destination + at, u.source->memory() + u.offset + at,
-                                    static_cast<std::size_t>(std::min(segment, u.bytes - at)),
-                                    s.native);
+    result =
+        d.cuMemcpyHtoDAsync_v2(u.destination + at, u.source->memory() + u.offset + at,
+                               static_cast<std::size_t>(std::min(segment, u.bytes - at)), s.native);
   }
   if (event != nullptr && d.cuEventRecord(event, s.native) == CUDA_SUCCESS) {
     std::lock_guard lock(mutex_);

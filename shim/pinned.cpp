@@ -227,8 +227,8 @@ std::optional<CUresult> deliver_to_pinned(void* destination, CUdeviceptr source,
   q.offset = reinterpret_cast<std::uint64_t>(destination) - range->base;
   q.bytes = bytes;
   const wire::command command{msg::deliver::call_id, t.lane, t.context_index()};
-  const auto transport = state().client->post_receiving(
-      command, q, {static_cast<std::byte*>(destination), bytes});
+  const auto transport =
+      state().client->post_receiving(command, q, {static_cast<std::byte*>(destination), bytes});
   return transport == wire::error::ok ? CUDA_SUCCESS : detail::transport_result(transport);
 }
 

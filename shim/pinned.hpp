@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous copies between the device and pinned memory of the program, which return at once.
 // The server holds a mirror of a range from its first such copy of some size on. Bytes for the
-// program come in beside its calls (wire/delivery_board.hpp) and are there before anything says that
-// the copy is complete; bytes for the device are read by a thread of ours (gpuwire-upload), because
-// the program may not change them until the stream has passed.
+// program come in beside its calls (wire/delivery_board.hpp) and are there before anything says
+// that the copy is complete; bytes for the device are read by a thread of ours (gpuwire-upload),
+// because the program may not change them until the stream has passed.
 //
 // Any thread.
 #pragma once

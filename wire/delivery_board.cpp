@@ -75,9 +75,8 @@ bool delivery_board::wait_announced() {
   if (incomplete_count_.load(std::memory_order_acquire) == 0) return true;
   std::unique_lock lock(mutex_);
   const auto until = announcements_;
-  changed_.wait(lock, [&] {
-    return incomplete_.empty() || *incomplete_.begin() > until || !state_.ok();
-  });
+  changed_.wait(
+      lock, [&] { return incomplete_.empty() || *incomplete_.begin() > until || !state_.ok(); });
   return incomplete_.empty() || *incomplete_.begin() > until;
 }
 

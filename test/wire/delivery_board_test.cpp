@@ -21,7 +21,9 @@ struct fixture {
   std::span<std::byte> part(std::size_t begin, std::size_t bytes) {
     return std::span(memory).subspan(begin, bytes);
   }
-  std::span<const std::byte> bytes(std::size_t begin, std::size_t count) { return part(begin, count); }
+  std::span<const std::byte> bytes(std::size_t begin, std::size_t count) {
+    return part(begin, count);
+  }
 };
 
 }  // namespace
