@@ -115,6 +115,7 @@ std::uint64_t call_context::mint(handle_kind kind, void* native) {
 
 void call_context::count_operation(std::uint64_t stream_id, const stream_reference& s,
                                    std::uint64_t bytes) {
+  worker_.direct.work_issued();
   credit_key key;
   key.stream = stream_id == stream_legacy_by_name ? stream_legacy : stream_id;
   if (key.stream == stream_legacy || key.stream == stream_per_thread) key.context = ticket_.context;

@@ -41,7 +41,7 @@ class outgoing_copy {
     // Blocks must not be given back while the GPU may still write to them.
     while (begun_ > sent_) drop_oldest();
     worker_.deliveries_to_client.settle();
-    worker_.output.flush(*worker_.session);
+    worker_.publish();
     worker_.answer<call>(ticket_, result, {});
   }
 
@@ -129,7 +129,7 @@ outcome send_in_reply(call_context& c, const stream_reference& s, std::uint64_t 
   if (problem != CUDA_SUCCESS) {
     w.inline_staging.release(wait.block);
     w.events.release(wait.event, s.context);
-    w.output.flush(*w.session);
+    w.publish();
     return c.finish<call>(problem, {});
   }
   return c.wait(wait);

@@ -120,6 +120,8 @@ void host_calls::tell_after_deliveries(std::uint64_t id, std::uint64_t run, CUre
 
 void host_calls::tell(std::uint64_t id, std::uint64_t run, CUresult result) {
   if (worker_.graph_data.any()) worker_.graph_data.deliver_so_far();
+  // The function may look at what the work before it wrote.
+  worker_.direct.publish();
   msg::host_call::request m;
   m.id = id;
   m.run = run;

@@ -176,6 +176,7 @@ outcome unload_image(call_context& c, const msg::unload_image::request& q) {
   using unload = msg::unload_image;
   const auto& d = c.driver();
   auto result = CUDA_ERROR_NOT_SUPPORTED;
+  c.owner().direct.image_leaves(q.handle);
   if (static_cast<handle_kind>(wire::handle_kind_of(q.handle)) == handle_kind::library) {
     const auto library = c.native<handle_kind::library>(q.handle);
     if (c.failed()) return c.finish<unload>(c.failure(), {});
@@ -188,7 +189,7 @@ outcome unload_image(call_context& c, const msg::unload_image::request& q) {
     if (result == CUDA_SUCCESS) c.release<handle_kind::module>(q.handle);
   }
   if (result == CUDA_SUCCESS) c.owner().image_gone(q.handle);
-  c.owner().output.flush(*c.owner().session);
+  c.owner().publish();
   return c.finish<unload>(result, {});
 }
 

@@ -54,6 +54,10 @@ inline constexpr std::size_t direct_copy_bytes_max =
 inline constexpr std::uint64_t mirror_bytes_max = std::uint64_t{16} << 30;
 inline constexpr microseconds delivery_sleep_min{20};
 inline constexpr microseconds delivery_sleep_max{1'000};
+// Memory at the client's addresses.
+inline constexpr std::uint64_t direct_window_bytes_max = std::uint64_t{1} << 40;
+inline constexpr std::size_t direct_delta_bytes_max = 1u << 20;  // of one push
+inline constexpr std::uint32_t managed_attribute_bytes_max = 4096;
 
 // Credits.
 inline constexpr std::uint64_t credit_operations = 64;

@@ -67,6 +67,7 @@ outcome memory_allocate(call_context& c, const msg::memory_allocate::request& q)
 
 outcome memory_free(call_context& c, const msg::memory_free::request& q) {
   auto& w = c.owner();
+  w.direct.forget(q.address);
   if (c.called()) return c.finish<msg::memory_free>(c.driver().cuMemFree_v2(q.address), {});
   w.frees.post(c.ticket(), [&w, address = q.address] {
     return static_cast<int>(w.driver().cuMemFree_v2(address));

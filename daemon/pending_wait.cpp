@@ -28,7 +28,7 @@ void finish_wait(worker& w, pending_wait wait, deliveries_settled settled) {
   const auto result = w.driver().cuEventSynchronize(wait.event);
   if (wait.pooled) w.events.release(wait.event, wait.context);
   if (settled == deliveries_settled::no) w.deliveries_to_client.settle();
-  w.output.flush(*w.session);
+  w.publish();
   if (wait.block) {
     msg::copy_from_device::reply r;  // the reply to the copy of a box has the same fields
     if (result == CUDA_SUCCESS) r.data = {wait.block.data, wait.bytes};

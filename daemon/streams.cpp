@@ -30,7 +30,7 @@ outcome wait_for_record(call_context& c, std::uint32_t context, const Record& re
       *not_supported = true;
       return c.deferred();
     }
-    w.output.flush(*w.session);
+    w.publish();
     return c.finish<msg::sync>(problem, {});
   }
   return c.wait(wait);
@@ -64,7 +64,7 @@ outcome sync_context(call_context& c, std::uint64_t handle) {
     enter_context(w, context);
     const auto result = w.driver().cuCtxSynchronize();
     w.deliveries_to_client.settle();
-    w.output.flush(*w.session);
+    w.publish();
     w.answer<msg::sync>(ticket, result, {});
   });
   return c.deferred();
@@ -104,11 +104,14 @@ namespace {
 template <class Call>
 outcome answer_query(call_context& c, CUresult result) {
   auto& w = c.owner();
-  if (result != CUDA_SUCCESS || !w.deliveries_to_client.any() ||
-      w.deliveries_to_client.try_settle())
+  if (result != CUDA_SUCCESS) return c.finish<Call>(result, {});
+  if (!w.deliveries_to_client.any() || w.deliveries_to_client.try_settle()) {
+    w.direct.publish();
     return c.finish<Call>(result, {});
+  }
   w.lanes.run(c.ticket().lane, [&w, ticket = c.ticket()] {
     w.deliveries_to_client.settle();
+    w.direct.publish();
     w.answer<Call>(ticket, CUDA_SUCCESS, {});
   });
   return c.deferred();

@@ -80,6 +80,7 @@ void worker::settle_context(std::uint32_t context) {
   incoming.settle(context);
   uploads_of_client.settle_context(context);
   deliveries_to_client.settle_context(context);
+  direct.context_leaves(context);
 }
 
 void worker::settle_range(std::uint64_t range) {
@@ -105,6 +106,7 @@ void worker::context_gone(std::uint32_t context) {
   uploads_of_client.context_gone(context);
   mirrors_of_client.context_gone(context);
   words.context_gone(context);
+  direct.context_gone(context);
   context_epoch.fetch_add(1, std::memory_order_acq_rel);
 }
 
@@ -112,6 +114,11 @@ void worker::image_gone(wire::handle_id image) {
   for (const auto kind : {handle_kind::kernel, handle_kind::function, handle_kind::module}) {
     handles(kind).remove_parent(image);
   }
+}
+
+void worker::publish() {
+  output.flush(*session);
+  direct.publish();
 }
 
 void worker::end(int code, const std::string& reason) {

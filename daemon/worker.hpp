@@ -16,6 +16,7 @@
 #include "daemon/credits.hpp"
 #include "daemon/deliveries.hpp"
 #include "daemon/device_resources.hpp"
+#include "daemon/direct_memory.hpp"
 #include "daemon/driver_loader.hpp"
 #include "daemon/event_pool.hpp"
 #include "daemon/generated/kinds.hpp"
@@ -83,6 +84,10 @@ struct worker {
   // An image was unloaded.
   void image_gone(wire::handle_id image);
 
+  // Before an answer that says work is complete: what that work printed, and wrote where the client
+  // can see it, goes first.
+  void publish();
+
   // Does not return.
   [[noreturn]] void end(int code, const std::string& reason);
 
@@ -102,6 +107,7 @@ struct worker {
   capture_desk captures{*this};
   graph_book graphs{*this};
   graph_memory graph_data{*this};
+  direct_memory direct{*this};
   output_capture output;
   ticket_desk tickets;
   link_table links;

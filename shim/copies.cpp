@@ -33,6 +33,16 @@ CUresult refuse_freed_memory() {
   return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool is_shared(CUdeviceptr address) {
+  const auto range = state().memory.find(address);
+  return range && is_shared_memory(*range);
+}
+
+// A synchronous call wrote there: the program may look at once, if it can.
+bool must_arrive(CUdeviceptr destination, mode m) {
+  return m == mode::synchronous && is_shared(destination);
+}
+
 struct device_copy {
   CUdeviceptr destination = 0, source = 0;
   std::uint64_t destination_context = 0, source_context = 0;
@@ -53,7 +63,10 @@ CUresult on_device(const device_copy& copy, const stream_target& target, mode m)
   q.synchronous = m == mode::synchronous;
   const bool known = is_known_device_range(copy.destination, copy.bytes) &&
                      is_known_device_range(copy.source, copy.bytes);
-  if (known && !copy.peer) return post_operation<msg::copy_device>(*target.credit, 0, q);
+  if (known && !copy.peer) {
+    const CUresult r = post_operation<msg::copy_device>(*target.credit, 0, q);
+    return r == CUDA_SUCCESS && must_arrive(copy.destination, m) ? wait_for_stream(target) : r;
+  }
   if (!known && (is_freed_device_memory(copy.destination) || is_freed_device_memory(copy.source)))
     return refuse_freed_memory();
   return call_operation<msg::copy_device>(*target.credit, 0, q).result;
@@ -74,8 +87,11 @@ enum class place { unknown, gpu, host };
 place place_of(CUdeviceptr address) {
   const auto range = state().memory.find(address);
   if (!range) return is_reserved_device_address(address) ? place::gpu : place::unknown;
-  return is_device_memory(*range) ? place::gpu : place::host;
+  return is_on_server(*range) ? place::gpu : place::host;
 }
+
+CUresult on_host(void* destination, const void* source, std::size_t bytes,
+                 const stream_target& target);
 
 CUresult to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
                    const stream_target& target, mode m) {
@@ -83,6 +99,9 @@ CUresult to_device(CUdeviceptr destination, const void* source, std::size_t byte
   if (source == nullptr || destination == 0) return CUDA_ERROR_INVALID_VALUE;
   if (place_of(address_of(source)) == place::gpu)
     return on_device(between(destination, address_of(source), bytes), target, m);
+  if (must_arrive(destination, m) && is_known_device_range(destination, bytes))
+    return on_host(reinterpret_cast<void*>(destination), source, bytes, target);
+  if (bytes <= searched_bytes_max) note_host_addresses(source, bytes);
   if (m == mode::in_stream)
     if (const auto r = captured_copy(true, destination, source, bytes, target)) return *r;
   if (m == mode::in_stream) {
@@ -123,9 +142,12 @@ CUresult from_device(void* destination, CUdeviceptr source, std::size_t bytes,
   if (m == mode::in_stream)
     if (const auto r = captured_copy(false, source, destination, bytes, target)) return *r;
   if (is_freed_device_memory(source)) return refuse_freed_memory();
+  if (must_arrive(source, m) && is_known_device_range(source, bytes))
+    return on_host(destination, reinterpret_cast<const void*>(source), bytes, target);
   if (m == mode::in_stream) {
     if (const auto r = deliver_to_pinned(destination, source, bytes, target)) return *r;
   }
+  if (const CUresult r = before_device_work(); r != CUDA_SUCCESS) return r;
   msg::copy_from_device::request q;
   q.source = source;
   q.stream = target.id;
@@ -217,7 +239,10 @@ CUresult memset_device(const fill& f, const stream_target& target, mode m) {
   q.stream = target.id;
   q.two_dimensional = f.two_dimensional;
   q.synchronous = m == mode::synchronous;
-  if (is_certain(f)) return post_operation<msg::memset>(*target.credit, 0, q);
+  if (is_certain(f)) {
+    const CUresult r = post_operation<msg::memset>(*target.credit, 0, q);
+    return r == CUDA_SUCCESS && must_arrive(f.destination, m) ? wait_for_stream(target) : r;
+  }
   if (is_freed_device_memory(f.destination)) return refuse_freed_memory();
   return call_operation<msg::memset>(*target.credit, 0, q).result;
 }

@@ -16,8 +16,6 @@ namespace {
 #define WITHHELD(name, reason) \
   { CU_DEVICE_ATTRIBUTE_##name, #name, reason }
 constexpr withheld_attribute withheld[] = {
-    WITHHELD(CAN_MAP_HOST_MEMORY, "kernels cannot reach the client's memory yet"),
-    WITHHELD(MANAGED_MEMORY, "managed memory is not carried yet"),
     WITHHELD(CONCURRENT_MANAGED_ACCESS,
              "host and device cannot touch the same page over a network"),
     WITHHELD(PAGEABLE_MEMORY_ACCESS, "the device cannot reach the client's memory"),
@@ -25,7 +23,7 @@ constexpr withheld_attribute withheld[] = {
              "the device cannot reach the client's memory"),
     WITHHELD(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, "the client cannot reach the device's memory"),
     WITHHELD(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-             "kernels cannot reach the client's memory yet"),
+             "the server may not have the address free"),
     WITHHELD(HOST_NATIVE_ATOMIC_SUPPORTED, "there is no link that carries atomics to the client"),
     WITHHELD(ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
              "there is no link that carries atomics to the client"),
@@ -80,6 +78,10 @@ device_record device_from(const msg::device_snapshot& snapshot, int ordinal) {
   d.attribute_results.assign(snapshot.attribute_results.begin(), snapshot.attribute_results.end());
   d.attribute_values.assign(snapshot.attribute_values.begin(), snapshot.attribute_values.end());
   d.attribute_values.resize(d.attribute_results.size());
+  // The server's host must be able to touch managed memory at any time (daemon/managed.cpp).
+  if (d.attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 &&
+      d.attribute_values.size() > CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)
+    d.attribute_values[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 0;
   for (const auto& w : withheld) {
     const auto n = static_cast<std::size_t>(w.number);
     if (n < d.attribute_values.size()) d.attribute_values[n] = 0;

@@ -90,8 +90,10 @@ CUresult result_of(thread_state& t, wire::error transport, const wire::reply& r,
                    bool watch_context) {
   if (transport != wire::error::ok) return transport_result(transport);
   const auto result = static_cast<CUresult>(r.result);
-  if (watch_context && is_sticky(result) && t.current_is_alive())
+  if (watch_context && is_sticky(result) && t.current_is_alive()) {
+    explain_illegal_address(result);
     t.current()->sticky.store(result, std::memory_order_release);
+  }
   return result;
 }
 

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim/direct_memory.hpp"
 #include "shim/fork_guard.hpp"
 #include "shim/statistics.hpp"
 #include "shim/thread.hpp"
@@ -246,6 +247,14 @@ void note_idle(std::atomic<std::uint64_t>& idle_at, const answer<Call>& a) {
 // Counts one operation of a stream and waits for room. Fails only with a lost connection.
 CUresult count_operation(stream_credit& credit, std::uint64_t copy_bytes);
 
+// Operations of a stream that neither read nor write memory.
+template <class Call>
+inline constexpr bool is_device_work = true;
+template <>
+inline constexpr bool is_device_work<msg::event_record> = false;
+template <>
+inline constexpr bool is_device_work<msg::stream_wait_event> = false;
+
 // The same for commands that are operations of a stream. An operation is counted if and only if its
 // frame is sent: the daemon counts the frames.
 template <class Call>
@@ -254,6 +263,8 @@ CUresult post_operation(stream_credit& credit, std::uint64_t copy_bytes,
   thread_state& t = self();
   need_lane(t);
   if (const CUresult r = detail::earlier_error(t); r != CUDA_SUCCESS) return r;
+  if (is_device_work<Call>)
+    if (const CUresult r = before_device_work(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = count_operation(credit, copy_bytes); r != CUDA_SUCCESS) return r;
   return detail::append<Call>(t, q);
 }
@@ -265,6 +276,7 @@ answer<Call> call_operation(stream_credit& credit, std::uint64_t copy_bytes,
   thread_state& t = self();
   need_lane(t);
   a.result = detail::earlier_error(t);
+  if (is_device_work<Call> && a.result == CUDA_SUCCESS) a.result = before_device_work();
   if (a.result == CUDA_SUCCESS) a.result = count_operation(credit, copy_bytes);
   if (a.result == CUDA_SUCCESS) detail::exchange(t, a, q, transfer, true);
   return a;

@@ -137,17 +137,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, std::size_t* bytes, CUmodule hm
                               const char* name) {
   if (find_module(hmod) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  msg::cuModuleGetGlobal_v2::request q;
-  q.dptr_wanted = true;
-  q.bytes_wanted = true;
-  q.hmod = id_of(hmod);
-  q.name_given = true;
-  q.name = name;
-  const auto a = cached_call<msg::cuModuleGetGlobal_v2>(q);
-  if (a.result != CUDA_SUCCESS) return a.result;
-  learn_global(a.body.dptr, a.body.bytes, q.hmod);
-  if (dptr != nullptr) *dptr = a.body.dptr;
-  if (bytes != nullptr) *bytes = a.body.bytes;
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  const CUresult r = find_variable(false, id_of(hmod), name, address, size);
+  if (r != CUDA_SUCCESS) return r;
+  if (dptr != nullptr) *dptr = address;
+  if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
 }
 
@@ -212,12 +207,6 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, std::size_t* bytes, CUlibrary lib
   if (dptr != nullptr) *dptr = a.body.dptr;
   if (bytes != nullptr) *bytes = a.body.bytes;
   return CUDA_SUCCESS;
-}
-
-CUresult cuLibraryGetManaged(CUdeviceptr*, std::size_t*, CUlibrary library, const char* name) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (find_library(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return refuse("cuLibraryGetManaged");
 }
 
 // The driver refuses for its own reasons where there is no such function; where there is one, its

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shim/direct_memory.hpp"
 #include "shim/graph_memory.hpp"
 #include "shim/host_functions.hpp"
 #include "shim/images.hpp"
@@ -53,12 +54,13 @@ CUresult graph_parameters::set(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
     const extra_block block = read_extra(p.extra);
     if (!block.valid) return CUDA_ERROR_INVALID_VALUE;
     data_.assign(block.data, block.data + block.bytes);
-    return CUDA_SUCCESS;
+  } else {
+    data_.resize(details->parameter_bytes);
+    if (!pack_parameters(details->parameters, p.kernelParams, data_.data()))
+      return CUDA_ERROR_INVALID_VALUE;
   }
-  data_.resize(details->parameter_bytes);
-  return pack_parameters(details->parameters, p.kernelParams, data_.data())
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  note_host_addresses(data_.data(), data_.size());
+  return CUDA_SUCCESS;
 }
 
 CUresult graph_parameters::add_operand(CUmemorytype type, const std::size_t (&place)[4],
@@ -69,7 +71,7 @@ CUresult graph_parameters::add_operand(CUmemorytype type, const std::size_t (&pl
   if (type == CU_MEMORYTYPE_UNIFIED || type == CU_MEMORYTYPE_HOST) {
     const auto address = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
     const auto known = state().memory.find(address);
-    const bool on_device = known && is_device_memory(*known);
+    const bool on_device = known && is_on_server(*known);
     if (type == CU_MEMORYTYPE_UNIFIED && !on_device) {
       type = CU_MEMORYTYPE_HOST;
       host = reinterpret_cast<const void*>(address);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "shim/captures.hpp"
+#include "shim/direct_memory.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/graph_memory.hpp"
@@ -102,6 +103,7 @@ class function_table {
         f.function(f.argument);
       if (decides_memory(f)) pending_.fetch_sub(1, std::memory_order_release);
       send_sources_again();
+      settle_host_writes();
       msg::host_call_done::request m;
       m.run = next->run;
       // A lost connection has told everybody already.

@@ -56,6 +56,13 @@ class interval_map {
     return std::prev(next)->second.contains(address, bytes);
   }
 
+  // Changes the value of the range that begins there, if there is one.
+  template <class Change>
+  void change(std::uint64_t base, Change change) {
+    std::unique_lock lock(mutex_);
+    if (const auto found = ranges_.find(base); found != ranges_.end()) change(found->second.value);
+  }
+
   // Only the exact start of a range takes it out.
   std::optional<entry> erase(std::uint64_t base) {
     std::unique_lock lock(mutex_);

@@ -137,6 +137,7 @@ CUresult launch(const launch_request& l) {
     return r;
   parameter_block parameters;
   if (const CUresult r = find_parameters(l, *details, t, parameters); r != CUDA_SUCCESS) return r;
+  note_host_addresses(parameters.bytes.data, static_cast<std::size_t>(parameters.bytes.size));
   if (l.attribute_count == 0) return send(l, target, *kernel, parameters, nullptr);
   encoded_attributes attributes;
   if (const CUresult r = encode_attributes(l, attributes); r != CUDA_SUCCESS) return r;

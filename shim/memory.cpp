@@ -4,9 +4,12 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cstring>
 
+#include "shim/direct_memory.hpp"
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
+#include "shim/host_window.hpp"
 #include "shim/log.hpp"
 #include "shim/pinned.hpp"
 #include "shim/reservations.hpp"
@@ -96,17 +99,20 @@ CUresult allocate(const allocation_request& wanted, CUdeviceptr* dptr, std::size
 }
 
 void release_range(const memory_range& range) {
+  if (is_shared_memory(range)) end_direct(range.base);
+  else if (!is_device_memory(range)) host_range_went();
   switch (range.value.kind) {
     case memory_kind::device:
     case memory_kind::global:
     case memory_kind::pool:
     case memory_kind::graph:
     case memory_kind::shared:
+    case memory_kind::managed:
       addresses().give_back(range.base, range.bytes);
       break;
     case memory_kind::pinned:
       release_mirror(range);
-      ::munmap(reinterpret_cast<void*>(range.base), static_cast<std::size_t>(range.bytes));
+      pinned_window().release(reinterpret_cast<void*>(range.base), range.bytes);
       break;
     case memory_kind::registered:
       release_mirror(range);
@@ -202,7 +208,7 @@ void free_device_addresses(std::uint64_t address) {
 
 bool is_known_device_range(std::uint64_t address, std::uint64_t bytes) {
   const auto range = state().memory.find(address);
-  if (!range || !is_device_memory(*range)) return false;
+  if (!range || !is_on_server(*range)) return false;
   switch (range->value.kind) {
     case memory_kind::graph:  // the graph may have freed it
       return false;
@@ -219,8 +225,8 @@ bool is_freed_device_memory(std::uint64_t address) {
 
 bool leaves_known_device_memory(std::uint64_t address, std::uint64_t bytes) {
   auto range = state().memory.find(address);
-  if (!range || !is_device_memory(*range)) return false;
-  while (range && is_device_memory(*range)) {
+  if (!range || !is_on_server(*range)) return false;
+  while (range && is_on_server(*range)) {
     if (range->contains(address, bytes)) return false;
     const std::uint64_t here = range->bytes - (address - range->base);
     address += here;
@@ -242,10 +248,29 @@ void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t imag
   if (!state().memory.insert(address, bytes, e)) addresses().give_back(address, bytes);
 }
 
+bool keep_managed(std::uint64_t address, std::uint64_t bytes, std::uint64_t owner) {
+  if (!addresses().take(address, bytes)) return false;
+  memory_entry e = new_memory_entry(memory_kind::managed);
+  e.owner = owner;
+  if (addresses().open(address, bytes) &&
+      begin_direct(address, bytes) == CUDA_SUCCESS) {
+    // An allocation before this one may have left something in the page.
+    std::memset(reinterpret_cast<void*>(address), 0, static_cast<std::size_t>(bytes));
+    if (state().memory.insert(address, bytes, e)) {
+      freed().given_out(address, bytes);
+      return true;
+    }
+    end_direct(address);
+  }
+  addresses().give_back(address, bytes);
+  return false;
+}
+
 void forget_globals_of(std::uint64_t image) {
   state().memory.erase_if(
       [image](const memory_range& r) {
-        return r.value.kind == memory_kind::global && r.value.owner == image;
+        return (r.value.kind == memory_kind::global || r.value.kind == memory_kind::managed) &&
+               r.value.owner == image;
       },
       release_range);
 }
@@ -282,9 +307,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   msg::memory_free::request q;
   q.address = dptr;
   const auto range = state().memory.find(dptr);
-  if (!range || range->base != dptr ||
-      (range->value.kind != memory_kind::device && range->value.kind != memory_kind::pool))
-    return call<msg::memory_free>(q).result;
+  const bool known = range && range->base == dptr &&
+                     (range->value.kind == memory_kind::device ||
+                      range->value.kind == memory_kind::pool ||
+                      (range->value.kind == memory_kind::managed && range->value.owner == 0));
+  if (!known) return call<msg::memory_free>(q).result;
   // A poisoned context refuses the free, and then the allocation is still there.
   if (const CUresult r = detail::earlier_error(self()); r != CUDA_SUCCESS) return r;
   // Out of the table first: the server may hand the address out again as soon as the free is on its
@@ -297,6 +324,23 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 
 namespace {
 
+// An error is for the next call that reports errors of earlier work.
+void finish_device_work() {
+  msg::sync::request q;
+  q.scope = 1;
+  const auto a = transact<msg::sync>(q, {}, errors_first::no);
+  if (a.result != CUDA_SUCCESS) log_debug("waiting for the context gave {}", static_cast<int>(a.result));
+}
+
+// The server gives its memory at this address back when no work uses it any more.
+CUresult leave_server(std::uint64_t address) {
+  msg::direct_unmap::request q;
+  q.address = address;
+  thread_state& t = self();
+  need_lane(t);
+  return detail::append<msg::direct_unmap>(t, q);
+}
+
 CUresult allocate_host(void** pp, std::size_t bytes, unsigned flags) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   constexpr unsigned known =
@@ -306,14 +350,17 @@ CUresult allocate_host(void** pp, std::size_t bytes, unsigned flags) {
     *pp = nullptr;
     return CUDA_SUCCESS;
   }
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory = pinned_window().allocate(bytes);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   memory_entry e = new_memory_entry(memory_kind::pinned);
   e.flags = flags;
-  if (!state().memory.insert(reinterpret_cast<std::uint64_t>(memory), bytes, e)) {
-    ::munmap(memory, bytes);
+  const auto address = reinterpret_cast<std::uint64_t>(memory);
+  if (!state().memory.insert(address, bytes, e)) {
+    pinned_window().release(memory, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  host_range_came(address, bytes);
+  if ((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 || flag_everything()) make_direct(address);
   *pp = memory;
   return CUDA_SUCCESS;
 }
@@ -336,7 +383,7 @@ CUresult cuMemFreeHost(void* p) {
   const auto taken = state().memory.erase(address);
   if (!taken) return CUDA_ERROR_INVALID_VALUE;
   release_range(*taken);
-  return CUDA_SUCCESS;
+  return is_shared_memory(*taken) ? leave_server(address) : CUDA_SUCCESS;
 }
 
 CUresult cuMemHostRegister_v2(void* p, std::size_t bytesize, unsigned int Flags) {
@@ -348,8 +395,11 @@ CUresult cuMemHostRegister_v2(void* p, std::size_t bytesize, unsigned int Flags)
   if (p == nullptr || bytesize == 0 || (Flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
   memory_entry e = new_memory_entry(memory_kind::registered);
   e.flags = Flags;
-  if (!state().memory.insert(reinterpret_cast<std::uint64_t>(p), bytesize, e))
+  const auto address = reinterpret_cast<std::uint64_t>(p);
+  if (!state().memory.insert(address, bytesize, e))
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  host_range_came(address, bytesize);
+  if ((Flags & CU_MEMHOSTREGISTER_DEVICEMAP) != 0 || flag_everything()) make_direct(address);
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostRegister(void* p, std::size_t bytesize, unsigned int Flags) {
@@ -361,26 +411,33 @@ CUresult cuMemHostUnregister(void* p) {
   const auto range = state().memory.find(address);
   if (!range || range->base != address || range->value.kind != memory_kind::registered)
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  // The memory lives on: what kernels wrote to it must have arrived.
+  if (is_shared_memory(*range)) finish_device_work();
   const auto taken = state().memory.erase(address);
   if (!taken) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   release_range(*taken);
-  return CUDA_SUCCESS;
+  return is_shared_memory(*taken) ? leave_server(address) : CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = state().memory.find(reinterpret_cast<std::uint64_t>(p));
-  if (!range || is_device_memory(*range)) return CUDA_ERROR_INVALID_VALUE;
-  return refuse(
-      "cuMemHostGetDevicePointer (kernels cannot reach host memory, CAN_MAP_HOST_MEMORY is 0)");
+  if (!range || is_device_memory(*range) || range->value.kind == memory_kind::managed)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = make_direct(range->base); r != CUDA_SUCCESS) return r;
+  *pdptr = reinterpret_cast<CUdeviceptr>(p);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   const auto range = state().memory.find(reinterpret_cast<std::uint64_t>(p));
-  if (pFlags == nullptr || !range || is_device_memory(*range)) return CUDA_ERROR_INVALID_VALUE;
-  *pFlags = range->value.flags;
+  if (pFlags == nullptr || !range || is_device_memory(*range) ||
+      range->value.kind == memory_kind::managed)
+    return CUDA_ERROR_INVALID_VALUE;
+  // With unified addressing all pinned memory is mapped, asked for or not.
+  *pFlags = range->value.flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 

@@ -18,6 +18,9 @@ using memory_range = interval_map<memory_entry>::entry;
 // know it. Does nothing if the range is known or in use here.
 void learn_global(std::uint64_t address, std::uint64_t bytes, std::uint64_t image);
 void forget_globals_of(std::uint64_t image);
+// A variable of a module, or a managed one of a library, from then on known here.
+CUresult find_variable(bool library, std::uint64_t image, const char* name, CUdeviceptr& address,
+                       std::size_t& bytes);
 void forget_memory_of(std::uint32_t context);
 
 inline bool is_device_memory(const memory_range& range) {
@@ -48,6 +51,19 @@ bool keep_device_range(std::uint64_t address, std::uint64_t bytes, const memory_
 // Takes the range out of the table before its free is sent; nothing if it is not `address`'s own or
 // of another kind.
 std::optional<memory_range> forget_device_range(std::uint64_t address, memory_kind kind);
+// Memory of this process that the device has as well: managed, or flagged (direct_memory.hpp). The
+// server has it at the same address, and commands may name it like device memory.
+inline bool is_shared_memory(const memory_range& range) {
+  return range.value.kind == memory_kind::managed ||
+         range.value.direct == direct_access::granted;
+}
+inline bool is_on_server(const memory_range& range) {
+  return is_device_memory(range) || is_shared_memory(range);
+}
+
+// Reserves the server's range of managed memory here, readable and writable, and begins to keep it
+// the same on both sides. False if it is in use in this process. `owner`: the image of a variable.
+bool keep_managed(std::uint64_t address, std::uint64_t bytes, std::uint64_t owner);
 
 // Whether every byte of the range lies in one live device allocation or global: then a command
 // about it cannot fail for its address and need not be waited for.

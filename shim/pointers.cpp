@@ -30,7 +30,8 @@ CUmemoryPool pool_of(const memory_range& range) {
 // INVALID_VALUE for what the driver does not say about this kind of memory.
 CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
                       CUpointer_attribute attribute, void* data) {
-  const bool on_device = is_device_memory(range);
+  const bool managed = range.value.kind == memory_kind::managed;
+  const bool on_device = is_device_memory(range) || managed;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
       const context_record* c = state().contexts.find(range.value.context);
@@ -38,16 +39,18 @@ CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
     }
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return give<unsigned>(data, on_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:  // host memory is not mapped for the device
-      return on_device ? give<CUdeviceptr>(data, pointer) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:  // asking alone does not flag host memory
+      return range.value.direct != direct_access::refused ? give<CUdeviceptr>(data, pointer)
+                                                          : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return on_device ? CUDA_ERROR_INVALID_VALUE : give(data, reinterpret_cast<void*>(pointer));
+      return is_device_memory(range) ? CUDA_ERROR_INVALID_VALUE
+                                     : give(data, reinterpret_cast<void*>(pointer));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return give<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return give<unsigned long long>(data, range.value.buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return give<unsigned>(data, 0);
+      return give<unsigned>(data, managed ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return give<int>(data, range.value.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -57,14 +60,15 @@ CUresult attribute_of(const memory_range& range, std::uint64_t pointer,
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return give<std::size_t>(data, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return give<unsigned>(data, on_device ? 1 : 0);
+      return give<unsigned>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return give<unsigned long long>(data, 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return give<unsigned>(data, on_device ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                                            : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
+      return give<unsigned>(data, range.value.direct != direct_access::refused
+                                      ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return give<CUmemoryPool>(data, pool_of(range));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "shim/direct_memory.hpp"
 #include "shim/graph_memory.hpp"
 #include "shim/host_functions.hpp"
 #include "shim/log.hpp"
@@ -35,6 +36,7 @@ void take(const msg::posted_error::request& m, std::uint32_t) {
   log_debug("{} of lane {} failed later with {}", call != nullptr ? call->name : "a command",
             m.lane, m.result);
   if (m.sticky) {
+    explain_illegal_address(static_cast<CUresult>(m.result));
     if (context_record* c = s.contexts.find(m.context))
       c->sticky.store(m.result, std::memory_order_release);
     return;
@@ -72,6 +74,10 @@ void take(const msg::upload_wanted::request& m, std::uint32_t) {
   take_upload_wanted(m.sequence);
 }
 
+void take(const msg::direct_changes::request& m, std::uint32_t) {
+  take_device_writes(m.address, {m.delta.data, static_cast<std::size_t>(m.delta.size)});
+}
+
 template <class Push>
 bool decode_and_take(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
   if (call != Push::call_id) return false;
@@ -93,7 +99,8 @@ void handle_push(std::uint16_t call, std::uint32_t lane, wire::decoder& body) {
                      decode_and_take<msg::host_call>(call, lane, body) ||
                      decode_and_take<msg::delivery_data>(call, lane, body) ||
                      decode_and_take<msg::delivery_over>(call, lane, body) ||
-                     decode_and_take<msg::upload_wanted>(call, lane, body);
+                     decode_and_take<msg::upload_wanted>(call, lane, body) ||
+                     decode_and_take<msg::direct_changes>(call, lane, body);
   if (!known) log_debug("a notice of the server has the unknown number {:#x}", call);
 }
 

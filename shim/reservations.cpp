@@ -65,6 +65,13 @@ bool reservations::take(std::uint64_t base, std::uint64_t bytes) {
   return true;
 }
 
+bool reservations::open(std::uint64_t base, std::uint64_t bytes) {
+  constexpr std::uint64_t page_bytes = 4096;
+  const std::uint64_t first = base / page_bytes * page_bytes;
+  const std::uint64_t end = (base + bytes + page_bytes - 1) / page_bytes * page_bytes;
+  return ::syscall(SYS_mprotect, first, end - first, PROT_READ | PROT_WRITE) == 0;
+}
+
 void reservations::give_back(std::uint64_t base, std::uint64_t bytes) {
   const std::uint64_t first = base / granule_bytes, last = (base + bytes - 1) / granule_bytes;
   std::lock_guard lock(mutex_);

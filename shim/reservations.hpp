@@ -16,6 +16,9 @@ class reservations {
 
   // False, and nothing changed, if some of the range is in use.
   bool take(std::uint64_t base, std::uint64_t bytes);
+  // Makes the pages of a range that was taken readable and writable. They stay so while any
+  // allocation holds their granule.
+  bool open(std::uint64_t base, std::uint64_t bytes);
   void give_back(std::uint64_t base, std::uint64_t bytes);
 
  private:

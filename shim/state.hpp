@@ -82,10 +82,14 @@ struct exec_record {
 
 // pool: of stream-ordered allocation; graph: allocated by a graph, alive only while the graph says so;
 // mapped: an allocation in a range that the program reserved; shared: opened from another process.
-enum class memory_kind : std::uint8_t { device, global, pinned, registered, pool, graph, mapped, shared };
+enum class memory_kind : std::uint8_t { device, global, pinned, registered, managed, pool, graph, mapped, shared };
+
+// Of pinned and registered memory: see direct_memory.hpp.
+enum class direct_access : std::uint8_t { none, granted, refused };
 
 struct memory_entry {
   memory_kind kind = memory_kind::device;
+  direct_access direct = direct_access::none;
   std::uint32_t context = 0;
   int device = 0;
   unsigned flags = 0;       // host memory: as the program passed them; mapped: a bit for each device that may write

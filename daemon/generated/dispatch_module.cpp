@@ -59,25 +59,6 @@ outcome cuLibraryGetKernel(call_context& c, wire::decoder& in) {
   return c.finish<msg::cuLibraryGetKernel>(result, r);
 }
 
-outcome cuModuleGetGlobal_v2(call_context& c, wire::decoder& in) {
-  msg::cuModuleGetGlobal_v2::request q;
-  if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuModuleGetGlobal_v2;
-  if (!driver_function) return c.finish<msg::cuModuleGetGlobal_v2>(CUDA_ERROR_NOT_SUPPORTED, {});
-  CUdeviceptr dptr_value{};
-  size_t bytes_value{};
-  const CUmodule hmod_value = c.native<handle_kind::module>(q.hmod);
-  const std::string name_value(q.name);
-  if (c.failed()) return c.finish<msg::cuModuleGetGlobal_v2>(c.failure(), {});
-  const CUresult result = driver_function(q.dptr_wanted ? &dptr_value : nullptr, q.bytes_wanted ? &bytes_value : nullptr, hmod_value, q.name_given ? name_value.c_str() : nullptr);
-  msg::cuModuleGetGlobal_v2::reply r;
-  if (result == CUDA_SUCCESS) {
-    r.dptr = static_cast<std::uint64_t>(dptr_value);
-    r.bytes = static_cast<std::uint64_t>(bytes_value);
-  }
-  return c.finish<msg::cuModuleGetGlobal_v2>(result, r);
-}
-
 outcome cuLibraryGetGlobal(call_context& c, wire::decoder& in) {
   msg::cuLibraryGetGlobal::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
@@ -95,25 +76,6 @@ outcome cuLibraryGetGlobal(call_context& c, wire::decoder& in) {
     r.bytes = static_cast<std::uint64_t>(bytes_value);
   }
   return c.finish<msg::cuLibraryGetGlobal>(result, r);
-}
-
-outcome cuLibraryGetManaged(call_context& c, wire::decoder& in) {
-  msg::cuLibraryGetManaged::request q;
-  if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuLibraryGetManaged;
-  if (!driver_function) return c.finish<msg::cuLibraryGetManaged>(CUDA_ERROR_NOT_SUPPORTED, {});
-  CUdeviceptr dptr_value{};
-  size_t bytes_value{};
-  const CUlibrary library_value = c.native<handle_kind::library>(q.library);
-  const std::string name_value(q.name);
-  if (c.failed()) return c.finish<msg::cuLibraryGetManaged>(c.failure(), {});
-  const CUresult result = driver_function(q.dptr_wanted ? &dptr_value : nullptr, q.bytes_wanted ? &bytes_value : nullptr, library_value, q.name_given ? name_value.c_str() : nullptr);
-  msg::cuLibraryGetManaged::reply r;
-  if (result == CUDA_SUCCESS) {
-    r.dptr = static_cast<std::uint64_t>(dptr_value);
-    r.bytes = static_cast<std::uint64_t>(bytes_value);
-  }
-  return c.finish<msg::cuLibraryGetManaged>(result, r);
 }
 
 outcome cuLibraryGetModule(call_context& c, wire::decoder& in) {

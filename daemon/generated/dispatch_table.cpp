@@ -43,6 +43,17 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuDeviceGetExecAffinitySupport::call_id: return &dispatch::cuDeviceGetExecAffinitySupport;
     case msg::cuDeviceGetTexture1DLinearMaxWidth::call_id: return &dispatch::cuDeviceGetTexture1DLinearMaxWidth;
     case msg::sm_map::call_id: return &dispatch::sm_map;
+    case msg::direct_reserve::call_id: return &dispatch::direct_reserve;
+    case msg::direct_map::call_id: return &dispatch::direct_map;
+    case msg::direct_unmap::call_id: return &dispatch::direct_unmap;
+    case msg::direct_write::call_id: return &dispatch::direct_write;
+    case msg::managed_allocate::call_id: return &dispatch::managed_allocate;
+    case msg::variable_find::call_id: return &dispatch::variable_find;
+    case msg::direct_refresh::call_id: return &dispatch::direct_refresh;
+    case msg::managed_advise::call_id: return &dispatch::managed_advise;
+    case msg::managed_prefetch::call_id: return &dispatch::managed_prefetch;
+    case msg::managed_attribute::call_id: return &dispatch::managed_attribute;
+    case msg::managed_attach::call_id: return &dispatch::managed_attach;
     case msg::cuEventQuery::call_id: return &dispatch::cuEventQuery;
     case msg::cuEventElapsedTime::call_id: return &dispatch::cuEventElapsedTime;
     case msg::cuEventElapsedTime_v2::call_id: return &dispatch::cuEventElapsedTime_v2;
@@ -147,9 +158,7 @@ handler find_handler(std::uint16_t call_id) {
     case msg::cuModuleGetLoadingMode::call_id: return &dispatch::cuModuleGetLoadingMode;
     case msg::cuModuleGetFunction::call_id: return &dispatch::cuModuleGetFunction;
     case msg::cuLibraryGetKernel::call_id: return &dispatch::cuLibraryGetKernel;
-    case msg::cuModuleGetGlobal_v2::call_id: return &dispatch::cuModuleGetGlobal_v2;
     case msg::cuLibraryGetGlobal::call_id: return &dispatch::cuLibraryGetGlobal;
-    case msg::cuLibraryGetManaged::call_id: return &dispatch::cuLibraryGetManaged;
     case msg::cuLibraryGetModule::call_id: return &dispatch::cuLibraryGetModule;
     case msg::cuKernelGetFunction::call_id: return &dispatch::cuKernelGetFunction;
     case msg::cuKernelGetAttribute::call_id: return &dispatch::cuKernelGetAttribute;

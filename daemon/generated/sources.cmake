@@ -6,6 +6,7 @@ set(GPUWIRE_DAEMON_GENERATED_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_array.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_context.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_device.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch_direct.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_event.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_graph.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch_green.cpp

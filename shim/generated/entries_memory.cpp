@@ -16,9 +16,27 @@ namespace gpuwire::shim {
 
 extern "C" {
 
+GPUWIRE_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
+  return enter("cuMemAdvise", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuMemAdvise(devPtr, count, advice, device);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
+  return enter("cuMemAdvise_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuMemAdvise_v2(devPtr, count, advice, location);
+  });
+}
+
 GPUWIRE_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
   return enter("cuMemAllocHost_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemAllocHost_v2(pp, bytesize);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+  return enter("cuMemAllocManaged", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuMemAllocManaged(dptr, bytesize, flags);
   });
 }
 
@@ -45,6 +63,10 @@ GPUWIRE_EXPORT CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *pa
   return body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
 }
 
+GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync"); }
+GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz"); }
+GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync"); }
+GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemFreeHost(void *p) {
   return enter("cuMemFreeHost", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemFreeHost(p);
@@ -119,6 +141,42 @@ GPUWIRE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned 
 GPUWIRE_EXPORT CUresult cuMemHostUnregister(void *p) {
   return enter("cuMemHostUnregister", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemHostUnregister(p);
+  });
+}
+
+static CUresult body_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+  return enter("cuMemPrefetchAsync", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+    return custom::cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+  });
+}
+GPUWIRE_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) { return body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream); }
+GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+  const per_thread_default_stream_scope scope;
+  return body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+}
+
+static CUresult body_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+  return enter("cuMemPrefetchAsync_v2", CUDA_ERROR_INVALID_VALUE, [&]() -> CUresult {
+    return custom::cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
+  });
+}
+GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) { return body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream); }
+GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+  const per_thread_default_stream_scope scope;
+  return body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
+}
+
+GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemPrefetchBatchAsync"); }
+GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemPrefetchBatchAsync_ptsz"); }
+GPUWIRE_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
+  return enter("cuMemRangeGetAttribute", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
+  });
+}
+
+GPUWIRE_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count) {
+  return enter("cuMemRangeGetAttributes", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
   });
 }
 

@@ -27,8 +27,17 @@ GPUWIRE_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallb
   return body_cuStreamAddCallback(hStream, callback, userData, flags);
 }
 
-GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync"); }
-GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream, CUdeviceptr, size_t, unsigned int) { return refuse("cuStreamAttachMemAsync_ptsz"); }
+static CUresult body_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+  return enter("cuStreamAttachMemAsync", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
+    return custom::cuStreamAttachMemAsync(hStream, dptr, length, flags);
+  });
+}
+GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) { return body_cuStreamAttachMemAsync(hStream, dptr, length, flags); }
+GPUWIRE_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+  const per_thread_default_stream_scope scope;
+  return body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
+}
+
 static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
   return enter("cuStreamBatchMemOp", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuStreamBatchMemOp(stream, count, paramArray, flags);

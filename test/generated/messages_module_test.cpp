@@ -18,19 +18,9 @@ TEST_CASE("cuLibraryGetKernel survives the wire and refuses every shorter body")
   gpuwire::test::probe<gpuwire::msg::cuLibraryGetKernel::reply>();
 }
 
-TEST_CASE("cuModuleGetGlobal_v2 survives the wire and refuses every shorter body") {
-  gpuwire::test::probe<gpuwire::msg::cuModuleGetGlobal_v2::request>();
-  gpuwire::test::probe<gpuwire::msg::cuModuleGetGlobal_v2::reply>();
-}
-
 TEST_CASE("cuLibraryGetGlobal survives the wire and refuses every shorter body") {
   gpuwire::test::probe<gpuwire::msg::cuLibraryGetGlobal::request>();
   gpuwire::test::probe<gpuwire::msg::cuLibraryGetGlobal::reply>();
-}
-
-TEST_CASE("cuLibraryGetManaged survives the wire and refuses every shorter body") {
-  gpuwire::test::probe<gpuwire::msg::cuLibraryGetManaged::request>();
-  gpuwire::test::probe<gpuwire::msg::cuLibraryGetManaged::reply>();
 }
 
 TEST_CASE("cuLibraryGetModule survives the wire and refuses every shorter body") {

@@ -4,6 +4,7 @@ set(GPUWIRE_GENERATED_MESSAGE_TESTS
   ${CMAKE_CURRENT_LIST_DIR}/messages_array_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_context_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_device_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/messages_direct_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_event_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_graph_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/messages_green_test.cpp

@@ -6,6 +6,7 @@
 #include "wire/generated/messages_array.hpp"
 #include "wire/generated/messages_context.hpp"
 #include "wire/generated/messages_device.hpp"
+#include "wire/generated/messages_direct.hpp"
 #include "wire/generated/messages_event.hpp"
 #include "wire/generated/messages_graph.hpp"
 #include "wire/generated/messages_green.hpp"

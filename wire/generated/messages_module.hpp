@@ -82,70 +82,10 @@ struct cuLibraryGetKernel {
   };
 };
 
-struct cuModuleGetGlobal_v2 {
-  static constexpr std::uint16_t call_id = 0x0404;
-  static constexpr const char* name = "cuModuleGetGlobal_v2";
-  static constexpr std::uint64_t fingerprint = 0x558d00dac5cbd728;
-  struct request {
-    bool dptr_wanted{};
-    bool bytes_wanted{};
-    std::uint64_t hmod{};
-    bool name_given{};
-    std::string_view name{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.dptr_wanted);
-      v(self.bytes_wanted);
-      v(self.hmod);
-      v(self.name_given);
-      v(self.name);
-    }
-  };
-  struct reply {
-    std::uint64_t dptr{};
-    std::uint64_t bytes{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.dptr);
-      v(self.bytes);
-    }
-  };
-};
-
 struct cuLibraryGetGlobal {
   static constexpr std::uint16_t call_id = 0x0405;
   static constexpr const char* name = "cuLibraryGetGlobal";
   static constexpr std::uint64_t fingerprint = 0x9b3e07aede88968d;
-  struct request {
-    bool dptr_wanted{};
-    bool bytes_wanted{};
-    std::uint64_t library{};
-    bool name_given{};
-    std::string_view name{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.dptr_wanted);
-      v(self.bytes_wanted);
-      v(self.library);
-      v(self.name_given);
-      v(self.name);
-    }
-  };
-  struct reply {
-    std::uint64_t dptr{};
-    std::uint64_t bytes{};
-    template <class Self, class Visitor>
-    static void visit(Self& self, Visitor& v) {
-      v(self.dptr);
-      v(self.bytes);
-    }
-  };
-};
-
-struct cuLibraryGetManaged {
-  static constexpr std::uint16_t call_id = 0x0406;
-  static constexpr const char* name = "cuLibraryGetManaged";
-  static constexpr std::uint64_t fingerprint = 0x3d82e0f3b97e0ee7;
   struct request {
     bool dptr_wanted{};
     bool bytes_wanted{};

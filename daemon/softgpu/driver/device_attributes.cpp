@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answers of cuDeviceGetAttribute. What the soft GPU cannot do is reported as 0, so that
-// programs do not try it: managed memory, arrays
-// and textures (every texture limit is 0), IPC, GPUDirect. The compute capability is 9.0: PTX for
+// programs do not try it: arrays and
+// textures (every texture limit is 0), IPC, GPUDirect. The compute capability is 9.0: PTX for
 // anything up to it is taken.
 #include <unistd.h>
 
@@ -158,6 +158,9 @@ std::optional<int> device_attribute(const device& on, int attribute) {
       return -1;
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:

@@ -136,12 +136,19 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handl
   });
 }
 
-// Code with managed variables is not loaded, so no name is one.
-CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char* name) {
-  return initialised([&] {
-    library_of(handle);
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                             const char* name) {
+  return with_context([&](context& current) {
+    auto in = library_of(handle);
     require(name != nullptr);
-    return CUDA_ERROR_NOT_FOUND;
+    auto found = in->code->variables.find(name);
+    require(found != in->code->variables.end() &&
+                in->code->code->variables()[found->second].managed,
+            CUDA_ERROR_NOT_FOUND);
+    auto instance = instance_of(*in, current);
+    if (address != nullptr) *address = instance->variable_addresses[found->second];
+    if (bytes != nullptr) *bytes = in->code->code->variables()[found->second].bytes;
+    return CUDA_SUCCESS;
   });
 }
 

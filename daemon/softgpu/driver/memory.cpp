@@ -199,6 +199,7 @@ std::optional<allocation> memory_table::allocate(const device& on,
   entry.context_id = request.context_id;
   entry.device_ordinal = on.ordinal;
   entry.flags = request.flags;
+  entry.managed = request.managed;
   entry.buffer_id = ++last_buffer_id_;
   insert(entry);
   return entry;

@@ -49,6 +49,7 @@ struct allocation {
   // For the kinds without a context: one bit for each device that may read, and that may write.
   std::uint16_t readers = 0;
   std::uint16_t writers = 0;
+  bool managed = false;         // device memory that the program may touch
 
   bool is_host() const {
     return kind == memory_kind::host || kind == memory_kind::registered ||
@@ -71,6 +72,7 @@ struct allocation_request {
   bool writable = true;
   unsigned context_id = 0;
   unsigned flags = 0;
+  bool managed = false;
 };
 
 class memory_table {

@@ -39,10 +39,6 @@ std::shared_ptr<const program> compile(const image& source, jit_options& options
     made->kernels.emplace(all_kernels[at].name, at);
   const auto all_variables = made->code->variables();
   for (std::uint32_t at = 0; at < all_variables.size(); ++at) {
-    if (all_variables[at].managed) {
-      fail(CUDA_ERROR_NOT_SUPPORTED,
-           "variable " + all_variables[at].name + " is __managed__: no managed memory here");
-    }
     made->variables.emplace(all_variables[at].name, at);
   }
   options.finish({}, elapsed_ms());
@@ -50,13 +46,17 @@ std::shared_ptr<const program> compile(const image& source, jit_options& options
 }
 
 // Lays the variables of one kind out in one allocation and notes their addresses.
-void place_variables(module& into, bool constant) {
+enum class variable_kind { plain, constant, managed };
+
+void place_variables(module& into, variable_kind kind) {
+  const bool constant = kind == variable_kind::constant;
+  const bool managed = kind == variable_kind::managed;
   const auto variables = into.code->code->variables();
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::size_t, std::uint64_t>> offsets;
   for (std::size_t at = 0; at < variables.size(); ++at) {
     const auto& variable = variables[at];
-    if (variable.constant != constant) continue;
+    if (variable.constant != constant || variable.managed != managed) continue;
     const std::uint64_t align = std::max<std::uint64_t>(variable.align, variable_align_min);
     bytes = (bytes + align - 1) / align * align;
     offsets.emplace_back(at, bytes);
@@ -68,6 +68,7 @@ void place_variables(module& into, bool constant) {
   request.bytes = bytes;
   request.kind = memory_kind::module;
   request.writable = !constant;
+  request.managed = managed;
   request.context_id = into.owner->id;
   auto block = memory_table::instance().allocate(into.owner->on, request);
   require(block.has_value(), CUDA_ERROR_OUT_OF_MEMORY);
@@ -155,8 +156,8 @@ std::shared_ptr<module> instantiate(std::shared_ptr<const program> code, context
   made->code = std::move(code);
   made->of_library = of_library;
   made->variable_addresses.resize(made->code->code->variables().size());
-  place_variables(*made, false);
-  place_variables(*made, true);
+  for (const auto kind : {variable_kind::plain, variable_kind::constant, variable_kind::managed})
+    place_variables(*made, kind);
   initialise_variables(*made);
   made->handle = modules().mint();
   modules().insert(made->handle, made);

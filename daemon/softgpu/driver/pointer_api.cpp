@@ -50,7 +50,7 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return give(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!host) return CUDA_ERROR_INVALID_VALUE;
+      if (!host && !range.managed) return CUDA_ERROR_INVALID_VALUE;
       return give(out, address);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return give<unsigned>(out, 0);
@@ -65,6 +65,7 @@ CUresult attribute_of(const allocation& range, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return give<char>(out, 1);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return give<char>(out, range.managed ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return give<char>(out, 0);
