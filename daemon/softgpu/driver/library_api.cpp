@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture.hpp"
+#include "device.hpp"
 #include "guard.hpp"
 #include "module.hpp"
 #include "scheduler.hpp"
@@ -136,16 +137,23 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handl
   });
 }
 
+// The CUDA runtime asks before there is a context. All contexts may use what it gets.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
                              const char* name) {
-  return with_context([&](context& current) {
+  return initialised([&] {
     auto in = library_of(handle);
     require(name != nullptr);
     auto found = in->code->variables.find(name);
     require(found != in->code->variables.end() &&
                 in->code->code->variables()[found->second].managed,
             CUDA_ERROR_NOT_FOUND);
-    auto instance = instance_of(*in, current);
+    auto owner = devices().front()->primary;
+    try {
+      owner = usable_context();
+    } catch (const refusal& none) {
+      require(none.code == CUDA_ERROR_INVALID_CONTEXT, none.code);
+    }
+    auto instance = instance_of(*in, *owner);
     if (address != nullptr) *address = instance->variable_addresses[found->second];
     if (bytes != nullptr) *bytes = in->code->code->variables()[found->second].bytes;
     return CUDA_SUCCESS;

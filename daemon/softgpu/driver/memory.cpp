@@ -389,7 +389,8 @@ std::optional<ptx::memory::range> context_memory::resolve(std::uint64_t address)
     return range{found->base, found->bytes, reinterpret_cast<std::byte*>(found->base),
                  (found->writers & device_bit_) != 0};
   }
-  if (!found->is_host() && found->context_id != context_id_ && !has_peer(found->context_id))
+  if (!found->is_host() && !found->managed && found->context_id != context_id_ &&
+      !has_peer(found->context_id))
     return std::nullopt;
   return range{found->base, found->bytes, reinterpret_cast<std::byte*>(found->base),
                found->writable};

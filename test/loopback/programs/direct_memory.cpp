@@ -121,6 +121,24 @@ DONE:
 }
 )";
 
+static const char variable_ptx[] = R"(.version 7.0
+.target sm_52
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 counter = 5;
+
+.visible .entry bump(.param .u32 step)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<3>;
+  ld.param.u32 %r1, [step];
+  mov.u64 %rd1, counter;
+  ld.global.u32 %r2, [%rd1];
+  add.u32 %r3, %r1, %r2;
+  st.global.u32 [%rd1], %r3;
+  ret;
+}
+)";
+
 struct more_kernels {
   CUmodule module;
   CUfunction follow, through_global, nested, add, walk, answer_when_asked;
@@ -433,6 +451,40 @@ static void managed(const gpu& g, const more_kernels& more) {
   CHECK(cuMemFree(sum));
 }
 
+// Variables that are managed memory: of a module, of a library.
+static void variables() {
+  CUmodule module;
+  CUlibrary library;
+  CUfunction bump;
+  CUkernel kernel;
+  CUdeviceptr counter;
+  std::size_t bytes = 0;
+  CHECK(cuModuleLoadData(&module, variable_ptx));
+  CHECK(cuModuleGetFunction(&bump, module, "bump"));
+  CHECK(cuModuleGetGlobal(&counter, &bytes, module, "counter"));
+  auto* seen = reinterpret_cast<int*>(counter);
+  REQUIRE(bytes == 4 && *seen == 5);
+  *seen = 100;
+  launch(bump, 1, 1, nullptr, 11);
+  CHECK(cuCtxSynchronize());
+  std::printf("variable of a module: %d\n", *seen);
+  REQUIRE(*seen == 111);
+  CHECK(cuModuleUnload(module));
+
+  CHECK(cuLibraryLoadData(&library, variable_ptx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CHECK(cuLibraryGetManaged(&counter, &bytes, library, "counter"));
+  CHECK(cuLibraryGetKernel(&kernel, library, "bump"));
+  seen = reinterpret_cast<int*>(counter);
+  REQUIRE(bytes == 4 && *seen == 5);
+  *seen = 200;
+  launch(reinterpret_cast<CUfunction>(kernel), 1, 1, nullptr, 22);
+  CHECK(cuCtxSynchronize());
+  std::printf("variable of a library: %d\n", *seen);
+  REQUIRE(*seen == 222);
+  EXPECT_RESULT(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(&counter, &bytes, library, "nothing"));
+  CHECK(cuLibraryUnload(library));
+}
+
 // Program and kernel wait for one another through memory, without a call in between.
 static void polling(const more_kernels& more) {
   int* p = pinned(64, CU_MEMHOSTALLOC_DEVICEMAP);
@@ -481,6 +533,7 @@ int main() {
   CHECK(cuMemFreeHost(p));
   managed(g, more);
   neighbours(g);
+  variables();
   polling(more);
   child_of_fork(g);
   std::printf("PASSED\n");
