@@ -34,10 +34,9 @@ constexpr auto expanded = make_expanded();  // a mask of bits -> a mask of bytes
 
 // One bit for each byte of the word that is not zero.
 std::uint64_t nonzero_bytes(std::uint64_t word) {
-  std::uint64_t bits = 0;
-  for (unsigned byte = 0; byte < word_bytes; ++byte)
-    bits |= std::uint64_t{(word >> (8 * byte) & 0xff) != 0} << byte;
-  return bits;
+  constexpr std::uint64_t low_bits = 0x7f7f7f7f7f7f7f7full;
+  const std::uint64_t high_bits = (((word & low_bits) + low_bits) | word) & ~low_bits;
+  return ((high_bits >> 7) * 0x0102040810204080ull) >> 56;
 }
 
 GPUWIRE_RACES_BY_DESIGN std::uint64_t read_word(const std::byte* at) {
@@ -62,9 +61,13 @@ struct changed_block {
 
   void add(std::uint64_t word_bits, std::uint64_t value, std::size_t first_bit) {
     mask |= word_bits << first_bit;
-    for (unsigned byte = 0; byte < word_bytes; ++byte)
-      if ((word_bits >> byte & 1) != 0)
-        bytes[count++] = static_cast<std::byte>(value >> (8 * byte) & 0xff);
+    if (word_bits == 0xff) {
+      std::memcpy(bytes.data() + count, &value, sizeof value);
+      count += sizeof value;
+      return;
+    }
+    for (; word_bits != 0; word_bits &= word_bits - 1)
+      bytes[count++] = static_cast<std::byte>(value >> (8 * std::countr_zero(word_bits)) & 0xff);
   }
 };
 
@@ -124,8 +127,13 @@ GPUWIRE_RACES_BY_DESIGN bool apply_word(std::ptrdiff_t at, std::uint64_t bits,
   const auto word = static_cast<std::ptrdiff_t>(word_bytes);
   if (at >= 0 && end >= word && at <= end - word) {
     std::uint64_t value = 0;
-    for (unsigned byte = 0; byte < word_bytes; ++byte)
-      if ((bits >> byte & 1) != 0) value |= std::to_integer<std::uint64_t>(*data++) << (8 * byte);
+    if (bits == 0xff) {
+      std::memcpy(&value, data, sizeof value);
+      data += sizeof value;
+    } else {
+      for (std::uint64_t rest = bits; rest != 0; rest &= rest - 1)
+        value |= std::to_integer<std::uint64_t>(*data++) << (8 * std::countr_zero(rest));
+    }
     merge_word(memory + at, value, expanded[bits]);
     if (shadow != nullptr) merge_word(shadow + at, value, expanded[bits]);
     return true;
