@@ -38,8 +38,7 @@ bool is_sane(std::uint64_t address, std::uint64_t bytes) {
 
 // Straight to the kernel: a sanitizer's own mmap refuses addresses that its program could not use.
 std::uint64_t map_memory(std::uint64_t wanted, std::uint64_t bytes, int access, int flags) {
-  const auto got =
-      ::syscall(SYS_mmap, wanted, bytes, access, private_memory | flags, -1, 0L);
+  const auto got = ::syscall(SYS_mmap, wanted, bytes, access, private_memory | flags, -1, 0L);
   return got == -1 ? 0 : static_cast<std::uint64_t>(got);
 }
 void unmap_memory(std::uint64_t address, std::uint64_t bytes) {
@@ -134,8 +133,7 @@ CUresult direct_memory::map(std::uint32_t context, std::uint64_t address, std::u
   return result;
 }
 
-CUresult direct_memory::register_pages(std::uint64_t address, std::uint64_t bytes,
-                                       unsigned flags) {
+CUresult direct_memory::register_pages(std::uint64_t address, std::uint64_t bytes, unsigned flags) {
   const auto& d = worker_.driver();
   auto* memory = reinterpret_cast<void*>(address);
   const unsigned wanted = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -179,8 +177,7 @@ void direct_memory::publish() {
 }
 
 void direct_memory::work_issued() {
-  if (!empty() && pace_.work_began())
-    start_thread(worker_, "gpuwire-direct", [this] { poll(); });
+  if (!empty() && pace_.work_began()) start_thread(worker_, "gpuwire-direct", [this] { poll(); });
 }
 
 void direct_memory::poll() {
@@ -258,8 +255,7 @@ void direct_memory::context_gone(std::uint32_t context) {
       ++at;
       continue;
     }
-    if (!r.managed)
-      give_back_pages(page_of(address), page_of(address + r.bytes - 1) + page_bytes);
+    if (!r.managed) give_back_pages(page_of(address), page_of(address + r.bytes - 1) + page_bytes);
     at = ranges_.erase(at);
   }
   count_.store(ranges_.size(), std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the worker at the addresses of the client's: host memory that kernels reach directly, and
-// managed memory. The client's writes arrive as deltas at their place in the order; what the GPU
-// wrote goes back before each answer that says work is complete.
+// Memory of the worker at the addresses of the client's: host memory that kernels reach directly,
+// and managed memory. The client's writes arrive as deltas at their place in the order; what the
+// GPU wrote goes back before each answer that says work is complete.
 //
 // Thread-safe. The memory belongs to this object, except managed memory, which is the driver's.
 #pragma once
@@ -28,11 +28,12 @@ class direct_memory {
 
   bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
-  // Keeps a window of addresses free for map(). If it is not free, `elsewhere` is one that is (or 0).
+  // Keeps a window of addresses free for map(). If it is not free, `elsewhere` is one that is (or
+  // 0).
   bool reserve(std::uint64_t address, std::uint64_t bytes, std::uint64_t& elsewhere);
 
-  // Memory at this address, for the client's own, that kernels of the current context may use. Zeros
-  // at first. On a thread that may wait.
+  // Memory at this address, for the client's own, that kernels of the current context may use.
+  // Zeros at first. On a thread that may wait.
   CUresult map(std::uint32_t context, std::uint64_t address, std::uint64_t bytes, unsigned flags);
   // The same for managed memory, which the driver has put there. An allocation (image 0) is made
   // zeros; the contents of an image's variable are sent with the next changes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory: the driver's own, at the address that the driver chose. The worker reads and writes
-// it there, which needs a device that lets the host do so while kernels run.
+// Managed memory: the driver's own, at the address that the driver chose. The worker reads and
+// writes it there, which needs a device that lets the host do so while kernels run.
 #include "daemon/call_context.hpp"
 #include "daemon/generated/custom.hpp"
 #include "daemon/limits.hpp"
@@ -75,14 +75,14 @@ outcome variable_find(call_context& c, const msg::variable_find::request& q) {
   auto result = CUDA_SUCCESS;
   if (q.kind == 0) {
     const auto module = c.native<handle_kind::module>(q.image);
-    result = c.failed() ? c.failure()
-                        : d.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str());
+    result =
+        c.failed() ? c.failure() : d.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str());
   } else {
     const auto library = c.native<handle_kind::library>(q.image);
-    result = c.failed()                          ? c.failure()
-             : d.cuLibraryGetManaged == nullptr ? CUDA_ERROR_NOT_SUPPORTED
-                                                : d.cuLibraryGetManaged(&address, &bytes, library,
-                                                                        name.c_str());
+    result = c.failed() ? c.failure()
+             : d.cuLibraryGetManaged == nullptr
+                 ? CUDA_ERROR_NOT_SUPPORTED
+                 : d.cuLibraryGetManaged(&address, &bytes, library, name.c_str());
   }
   call::reply r;
   if (result != CUDA_SUCCESS) return c.finish<call>(result, r);
@@ -133,10 +133,9 @@ outcome managed_attribute(call_context& c, const msg::managed_attribute::request
   if (c.driver().cuMemRangeGetAttribute == nullptr)
     return c.finish<call>(CUDA_ERROR_NOT_SUPPORTED, {});
   std::vector<std::byte> data(q.bytes_wanted);
-  const auto result =
-      c.driver().cuMemRangeGetAttribute(data.data(), data.size(),
-                                        static_cast<CUmem_range_attribute>(q.attribute),
-                                        q.address, q.bytes);
+  const auto result = c.driver().cuMemRangeGetAttribute(
+      data.data(), data.size(), static_cast<CUmem_range_attribute>(q.attribute), q.address,
+      q.bytes);
   call::reply r;
   if (result == CUDA_SUCCESS) r.data = {data.data(), data.size()};
   return c.finish<call>(result, r);
@@ -145,7 +144,7 @@ outcome managed_attribute(call_context& c, const msg::managed_attribute::request
 outcome managed_attach(call_context& c, const msg::managed_attach::request& q) {
   const auto s = c.stream_of(q.stream);
   const auto attach = c.driver().cuStreamAttachMemAsync;
-  const auto result = c.failed()         ? c.failure()
+  const auto result = c.failed()          ? c.failure()
                       : attach == nullptr ? CUDA_ERROR_NOT_SUPPORTED
                                           : attach(s.native, q.address, q.bytes, q.flags);
   c.count_operation(q.stream, s);

@@ -35,8 +35,8 @@ struct direct_state {
   std::map<std::uint64_t, direct_range> ranges;
   std::atomic<unsigned> direct_ranges{0};
 
-  // Small ranges are exchanged by a thread while work may be under way, for kernels and programs that
-  // poll them.
+  // Small ranges are exchanged by a thread while work may be under way, for kernels and programs
+  // that poll them.
   wire::exchange_pace pace;
   wire::thread_group threads;
   std::atomic<unsigned> small_ranges{0};
@@ -103,8 +103,8 @@ void look_for_host_addresses(const std::byte* data, std::size_t bytes) {
 namespace {
 
 // What the program writes to memory that kernels reach may itself be addresses of host memory.
-void note_addresses(const std::vector<std::byte>& delta, std::uint64_t address,
-                    std::uint64_t bytes, std::vector<std::uint64_t>& found) {
+void note_addresses(const std::vector<std::byte>& delta, std::uint64_t address, std::uint64_t bytes,
+                    std::vector<std::uint64_t>& found) {
   auto& d = direct();
   if (d.unflagged.load(std::memory_order_relaxed) == 0) return;
   const auto low = d.low.load(std::memory_order_relaxed);
@@ -193,8 +193,7 @@ void poll() {
 void watch_small_ranges() {
   auto& d = direct();
   if (d.small_ranges.load(std::memory_order_relaxed) == 0 || !d.pace.work_began()) return;
-  if (!d.threads.start("gpuwire-direct", poll))
-    log_debug("no thread for memory that kernels poll");
+  if (!d.threads.start("gpuwire-direct", poll)) log_debug("no thread for memory that kernels poll");
 }
 
 }  // namespace
@@ -285,8 +284,8 @@ CUresult make_direct(std::uint64_t address) {
 
 void settle_host_writes() {
   if (direct().direct_ranges.load(std::memory_order_acquire) == 0) return;
-  // Commands are carried out in order, so the answer to one comes after the writes before it. A lost
-  // connection has told everybody already.
+  // Commands are carried out in order, so the answer to one comes after the writes before it. A
+  // lost connection has told everybody already.
   if (detail::send_host_writes() == CUDA_SUCCESS)
     transact<msg::direct_refresh>({}, {}, errors_first::no);
 }
@@ -296,8 +295,8 @@ void take_device_writes(std::uint64_t address, std::span<const std::byte> delta)
   std::lock_guard lock(d.mutex);
   const auto found = d.ranges.find(address);
   if (found == d.ranges.end()) return;  // freed meanwhile
-  if (!wire::apply_delta(delta, reinterpret_cast<std::byte*>(address),
-                         found->second.shadow.data(), found->second.bytes))
+  if (!wire::apply_delta(delta, reinterpret_cast<std::byte*>(address), found->second.shadow.data(),
+                         found->second.bytes))
     log_debug("changes of the server for {:#x} cannot be understood", address);
 }
 

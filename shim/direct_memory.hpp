@@ -55,7 +55,8 @@ void host_range_came(std::uint64_t address, std::uint64_t bytes);
 void host_range_went();
 void end_direct(std::uint64_t address);
 
-// Returns when the server has what the program wrote up to now: before a notice that overtakes commands.
+// Returns when the server has what the program wrote up to now: before a notice that overtakes
+// commands.
 void settle_host_writes();
 
 // GPUWIRE_PINNED=mapped: every range is flagged when it is made.

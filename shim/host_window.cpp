@@ -29,16 +29,16 @@ constexpr std::uint64_t rounded(std::uint64_t bytes, std::uint64_t to = page_byt
 // Straight to the kernel: a sanitizer's own mmap refuses fixed addresses that it does not like, and
 // what it does like is what the kernel chooses.
 std::uint64_t map_memory(std::uint64_t wanted, std::uint64_t bytes, int access, int flags) {
-  const auto got = ::syscall(SYS_mmap, wanted, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | flags,
-                             -1, 0L);
+  const auto got =
+      ::syscall(SYS_mmap, wanted, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0L);
   return got == -1 ? 0 : static_cast<std::uint64_t>(got);
 }
 void unmap_memory(std::uint64_t address, std::uint64_t bytes) {
   ::syscall(SYS_munmap, address, bytes);
 }
 std::uint64_t reserve(std::uint64_t wanted, std::uint64_t bytes) {
-  const auto got = map_memory(wanted, bytes, PROT_NONE,
-                              MAP_NORESERVE | (wanted != 0 ? MAP_FIXED_NOREPLACE : 0));
+  const auto got =
+      map_memory(wanted, bytes, PROT_NONE, MAP_NORESERVE | (wanted != 0 ? MAP_FIXED_NOREPLACE : 0));
   if (got == 0 || wanted == 0 || got == wanted) return got;
   unmap_memory(got, bytes);
   return 0;

@@ -119,7 +119,8 @@ GPUWIRE_RACES_BY_DESIGN void merge_word(std::byte* at, std::uint64_t value, std:
   }
 }
 
-// One word's share of a block. `at` is the word's place in the memory; it may stick out at either end.
+// One word's share of a block. `at` is the word's place in the memory; it may stick out at either
+// end.
 GPUWIRE_RACES_BY_DESIGN bool apply_word(std::ptrdiff_t at, std::uint64_t bits,
                                         const std::byte*& data, std::byte* memory,
                                         std::byte* shadow, std::size_t bytes) {

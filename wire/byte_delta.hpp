@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changed in a piece of memory that two processes both write to, byte for byte: a change of one
-// side must not carry the other side's unchanged neighbours along. Both sides compare their memory
-// with a shadow, which holds what the other one is known to have. No CUDA, no I/O.
+// What changed in a piece of memory that two processes both write to, byte for byte: a change of
+// one side must not carry the other side's unchanged neighbours along. Both sides compare their
+// memory with a shadow, which holds what the other one is known to have. No CUDA, no I/O.
 //
-// The memory may be written by others meanwhile (by the program's threads, by a GPU). Words of eight
-// bytes are read and merged as a whole, so that a value of up to eight bytes never arrives in parts.
+// The memory may be written by others meanwhile (by the program's threads, by a GPU). Words of
+// eight bytes are read and merged as a whole, so that a value of up to eight bytes never arrives in
+// parts.
 //
 // A delta is a sequence of {u32 block, u64 mask, one byte for each bit of the mask}. Blocks have 64
 // bytes and begin at multiples of 64 of the memory's address; block 0 holds the first byte.
@@ -37,8 +38,8 @@ class shadow_memory {
 
 inline constexpr std::size_t delta_page_bytes = 4096;
 
-// Appends the differences in [from, bytes) to `out` and brings the shadow up to date with them. Ends
-// early when `out` has reached out_bytes_max; returns where to go on, `bytes` at the end.
+// Appends the differences in [from, bytes) to `out` and brings the shadow up to date with them.
+// Ends early when `out` has reached out_bytes_max; returns where to go on, `bytes` at the end.
 std::size_t encode_delta(const std::byte* memory, std::byte* shadow, std::size_t from,
                          std::size_t bytes, std::size_t out_bytes_max, std::vector<std::byte>& out);
 

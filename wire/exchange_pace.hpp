@@ -26,8 +26,8 @@ class exchange_pace {
 
   std::chrono::microseconds pause() const {
     using namespace std::chrono_literals;
-    const clock::duration since =
-        clock::now().time_since_epoch() - clock::duration(last_work_.load(std::memory_order_relaxed));
+    const clock::duration since = clock::now().time_since_epoch() -
+                                  clock::duration(last_work_.load(std::memory_order_relaxed));
     if (since < 1s) return 100us;
     if (since < 10s) return 1ms;
     return since < 100s ? 10ms : 100ms;

@@ -12,8 +12,7 @@ namespace {
 
 // Memory at a chosen distance from a multiple of 64, with the shadow that belongs to it.
 struct side {
-  side(std::size_t skew, std::size_t size)
-      : storage(size + 128), bytes(size) {
+  side(std::size_t skew, std::size_t size) : storage(size + 128), bytes(size) {
     void* begin = storage.data();
     std::size_t room = storage.size();
     memory = static_cast<std::byte*>(std::align(64, size + skew, begin, room)) + skew;
