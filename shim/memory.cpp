@@ -267,17 +267,16 @@ bool keep_managed(std::uint64_t address, std::uint64_t bytes, std::uint64_t owne
 }
 
 void forget_globals_of(std::uint64_t image) {
-  state().memory.erase_if(
-      [image](const memory_range& r) {
-        return (r.value.kind == memory_kind::global || r.value.kind == memory_kind::managed) &&
-               r.value.owner == image;
-      },
-      release_range);
+  const auto of_image = [image](const memory_range& r) {
+    const auto kind = r.value.kind;
+    return (kind == memory_kind::global || kind == memory_kind::managed) && r.value.owner == image;
+  };
+  state().memory.erase_if(of_image, release_range);
 }
 
 void forget_memory_of(std::uint32_t context) {
-  state().memory.erase_if([context](const memory_range& r) { return r.value.context == context; },
-                          release_range);
+  const auto of_context = [context](const memory_range& r) { return r.value.context == context; };
+  state().memory.erase_if(of_context, release_range);
 }
 
 namespace custom {
