@@ -51,23 +51,8 @@ GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterOutputSurface(void) { return refu
 GPUWIRE_EXPORT CUresult cuGraphicsVDPAURegisterVideoSurface(void) { return refuse("cuGraphicsVDPAURegisterVideoSurface"); }
 GPUWIRE_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *) { return refuse("cuImportExternalMemory"); }
 GPUWIRE_EXPORT CUresult cuImportExternalSemaphore(CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *) { return refuse("cuImportExternalSemaphore"); }
-GPUWIRE_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return refuse("cuMemAdvise"); }
-GPUWIRE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr, size_t, CUmem_advise, CUmemLocation) { return refuse("cuMemAdvise_v2"); }
-GPUWIRE_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *, size_t, unsigned int) { return refuse("cuMemAllocManaged"); }
-GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemDiscardBatchAsync_ptsz"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute(void) { return refuse("cuMemGetAttribute"); }
 GPUWIRE_EXPORT CUresult cuMemGetAttribute_v2(void) { return refuse("cuMemGetAttribute_v2"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr, size_t, CUdevice, CUstream) { return refuse("cuMemPrefetchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream) { return refuse("cuMemPrefetchAsync_v2"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream) { return refuse("cuMemPrefetchAsync_v2_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemPrefetchBatchAsync"); }
-GPUWIRE_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream) { return refuse("cuMemPrefetchBatchAsync_ptsz"); }
-GPUWIRE_EXPORT CUresult cuMemRangeGetAttribute(void *, size_t, CUmem_range_attribute, CUdeviceptr, size_t) { return refuse("cuMemRangeGetAttribute"); }
-GPUWIRE_EXPORT CUresult cuMemRangeGetAttributes(void **, size_t *, CUmem_range_attribute *, size_t, CUdeviceptr, size_t) { return refuse("cuMemRangeGetAttributes"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate(void) { return refuse("cuVDPAUCtxCreate"); }
 GPUWIRE_EXPORT CUresult cuVDPAUCtxCreate_v2(void) { return refuse("cuVDPAUCtxCreate_v2"); }
 GPUWIRE_EXPORT CUresult cuVDPAUGetDevice(void) { return refuse("cuVDPAUGetDevice"); }
