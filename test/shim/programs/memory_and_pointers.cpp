@@ -121,7 +121,7 @@ static void host_memory(const gpu& g) {
           static_cast<char*>(pinned) + 8);
   unsigned flags = 0;
   CHECK(cuMemHostGetFlags(&flags, pinned));
-  REQUIRE(flags == CU_MEMHOSTALLOC_PORTABLE);
+  REQUIRE(flags == (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
   CUdeviceptr a;
   CHECK(cuMemAlloc(&a, 10'000));
   std::memset(pinned, 0x3c, 10'000);
@@ -140,7 +140,8 @@ static void host_memory(const gpu& g) {
   CHECK(cuMemHostUnregister(mine.data()));
   EXPECT_RESULT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(mine.data()));
   CUdeviceptr mapped;
-  EXPECT_RESULT(CUDA_ERROR_NOT_SUPPORTED, cuMemHostGetDevicePointer(&mapped, pinned, 0));
+  CHECK(cuMemHostGetDevicePointer(&mapped, pinned, 0));
+  REQUIRE(mapped == address);
   CHECK(cuMemFreeHost(pinned));
   EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
   EXPECT_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(&flags));
