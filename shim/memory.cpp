@@ -198,6 +198,7 @@ bool is_reserved_device_address(std::uint64_t address) {
 }
 bool reserve_device_addresses(std::uint64_t address, std::uint64_t bytes) {
   if (!addresses().take(address, bytes)) return false;
+  freed().given_out(address, bytes);  // the driver may reserve where an allocation was
   if (reserved_ranges().insert(address, bytes, {})) return true;
   addresses().give_back(address, bytes);
   return false;

@@ -47,7 +47,8 @@ struct dog_fixture {
         },
         [this](const std::string& why) {
           if (reason.empty()) reason = why;
-        });
+        },
+        [](descriptor) {});
     dog->watch(server.get());
   }
   descriptor ours, client, server;

@@ -54,6 +54,25 @@ static void segments(const gpu& g) {
   std::printf("segments grow and shrink\n");
 }
 
+// Where an allocation was, a range may lie later.
+static void where_an_allocation_was() {
+  CUdeviceptr old = 0, base = 0;
+  CHECK(cuMemAlloc(&old, 4 * unit));
+  CHECK(cuMemFree(old));
+  CHECK(cuMemAddressReserve(&base, 2 * unit, 0, (old + unit - 1) / unit * unit, 0));
+  const auto handle = create(2 * unit);
+  CHECK(cuMemMap(base, 2 * unit, 0, handle, 0));
+  CHECK(cuMemSetAccess(base, 2 * unit, &access_here, 1));
+  CHECK(cuMemsetD32(base, 42, unit / sizeof(int)));
+  int seen = 0;
+  CHECK(cuMemcpyDtoH(&seen, base, sizeof seen));
+  REQUIRE(seen == 42);
+  CHECK(cuMemUnmap(base, 2 * unit));
+  CHECK(cuMemRelease(handle));
+  CHECK(cuMemAddressFree(base, 2 * unit));
+  std::printf("a range lies where an allocation was\n");
+}
+
 static void details(const gpu& g) {
   CUdeviceptr base = 0;
   CHECK(cuMemAddressReserve(&base, unit * 4, 0, 0, 0));
@@ -155,6 +174,7 @@ int main() {
   CHECK(cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   std::printf("granularity %zu\n", unit);
   segments(g);
+  where_an_allocation_was();
   details(g);
   codes(g);
   std::printf("PASSED\n");
