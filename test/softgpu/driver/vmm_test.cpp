@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "driver.hpp"
 
@@ -226,9 +228,11 @@ TEST_CASE("imported memory", "[.another process]") {
   test_context context;
   const char* given = std::getenv("TEST_DESCRIPTOR");
   REQUIRE(given != nullptr);
+  std::intptr_t number = -1;
+  REQUIRE(std::from_chars(given, given + std::strlen(given), number).ec == std::errc{});
   CUmemGenericAllocationHandle memory = 0;
   REQUIRE_OK(driver(cuMemImportFromShareableHandle)(
-      &memory, reinterpret_cast<void*>(static_cast<std::intptr_t>(std::atoi(given))),
+      &memory, reinterpret_cast<void*>(number),
       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   const CUdeviceptr base = reserve(granule);
   REQUIRE_OK(driver(cuMemMap)(base, granule, 0, memory, 0));
