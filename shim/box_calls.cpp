@@ -191,7 +191,8 @@ bool operand(const CUmemcpy3DOperand& o, box_end& end) {
   }
 }
 
-// Bytes of an element; extents and offsets of a batch count elements where an array takes part. 0: no such array.
+// Bytes of an element; extents and offsets of a batch count elements where an array takes part. 0:
+// no such array.
 CUresult element_bytes(const CUmemcpy3DOperand& o, std::size_t& bytes) {
   if (o.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
   msg::cuArray3DGetDescriptor_v2::request q;
@@ -255,6 +256,10 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                             size_t* failIdx, CUstream hStream) {
+  // Before cuInit this entry answers unlike its per-thread one.
+  const auto early =
+      self().per_thread_stream_depth != 0 ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = admit("cuMemcpyBatchAsync", early); r != CUDA_SUCCESS) return r;
   if (failIdx != nullptr) *failIdx = SIZE_MAX;
   return custom::cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
                                        hStream);

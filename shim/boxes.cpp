@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of two and three dimensions and copies of arrays. What lies in this process travels packed: only the bytes of the
-// box, in one message or, if they are many, beside it on the bulk connections.
+// Copies of two and three dimensions and copies of arrays. What lies in this process travels
+// packed: only the bytes of the box, in one message or, if they are many, beside it on the bulk
+// connections.
 #include "shim/boxes.hpp"
 
 #include <algorithm>
@@ -26,8 +27,8 @@ bool lies_on_device(CUdeviceptr address) {
   return range ? is_device_memory(*range) : is_reserved_device_address(address);
 }
 
-// The driver goes by where an address lies, not by the kind that the caller named: pinned memory may stand for device
-// memory and the other way round.
+// The driver goes by where an address lies, not by the kind that the caller named: pinned memory
+// may stand for device memory and the other way round.
 CUresult settle_kind(box_end& end) {
   switch (end.kind) {
     case CU_MEMORYTYPE_HOST:
@@ -53,11 +54,10 @@ CUresult settle_kind(box_end& end) {
 // Moves the start of memory to the first byte of the box and gives missing strides their meaning.
 CUresult settle_memory(box_end& end, const box_size& size) {
   if (end.kind == CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
-  const bool flat = size.height == 1 && size.depth == 1;
   if (end.pitch == 0) end.pitch = end.x + size.width;
   if (end.height == 0) end.height = end.y + size.height;
   std::uint64_t rows = 0, skipped = 0, slice = 0, last = 0;
-  const bool sane = (flat || end.pitch >= size.width) &&
+  const bool sane = end.pitch >= size.width && end.x <= end.pitch - size.width &&
                     (size.depth == 1 || end.height >= size.height) &&
                     !__builtin_mul_overflow(end.pitch, end.height, &slice) &&
                     !__builtin_mul_overflow(slice, end.z + size.depth, &last) &&
@@ -67,7 +67,7 @@ CUresult settle_memory(box_end& end, const box_size& size) {
                     !__builtin_add_overflow(skipped, end.x, &skipped) &&
                     !__builtin_add_overflow(end.address, skipped, &end.address) &&
                     !__builtin_add_overflow(end.address, last, &last);
-  if (!sane || (!flat && end.x + size.width > end.pitch)) return CUDA_ERROR_INVALID_VALUE;
+  if (!sane) return CUDA_ERROR_INVALID_VALUE;
   end.x = end.y = end.z = 0;
   return CUDA_SUCCESS;
 }
@@ -237,8 +237,7 @@ CUresult in_this_process(const box_end& from, const box_end& to, const box_size&
 }
 
 // A capture keeps copies of one dimension with the program's memory.
-CUresult row_by_row(const box_end& from, const box_end& to, const box_size& size,
-                    CUstream stream) {
+CUresult row_by_row(const box_end& from, const box_end& to, const box_size& size, CUstream stream) {
   for (std::uint64_t z = 0; z < size.depth; ++z) {
     for (std::uint64_t y = 0; y < size.height; ++y) {
       const CUresult r = custom::cuMemcpyAsync(to.address + (z * to.height + y) * to.pitch,
@@ -250,8 +249,8 @@ CUresult row_by_row(const box_end& from, const box_end& to, const box_size& size
   return CUDA_SUCCESS;
 }
 
-// What is read now must be what the copy would find in its turn, and much data must not be in the way of data that the
-// stream before it still waits for.
+// What is read now must be what the copy would find in its turn, and much data must not be in the
+// way of data that the stream before it still waits for.
 CUresult settle_source(const box_end& from, const box_size& size, const stream_target& target) {
   if (any_capture()) return CUDA_SUCCESS;
   const std::uint64_t span =
@@ -274,8 +273,8 @@ CUresult copy_box(box_end from, box_end to, const box_size& size, box_form form,
   if (size.width == 0 || size.height == 0 || size.depth == 0) return CUDA_SUCCESS;
   if (const CUresult r = settle_memory(from, size); r != CUDA_SUCCESS) return r;
   if (const CUresult r = settle_memory(to, size); r != CUDA_SUCCESS) return r;
-  // One run of bytes on both sides: a copy of one dimension knows the fastest way. It takes what is unknown for host memory,
-  // so an address that the program calls the device's must be known.
+  // One run of bytes on both sides: a copy of one dimension knows the fastest way. It takes what is
+  // unknown for host memory, so an address that the program calls the device's must be known.
   const auto is_run = [&](const box_end& end) {
     return is_contiguous(end, size) &&
            (end.kind == CU_MEMORYTYPE_HOST || lies_on_device(end.address));
@@ -286,8 +285,8 @@ CUresult copy_box(box_end from, box_end to, const box_size& size, box_form form,
   const bool from_host = from.kind == CU_MEMORYTYPE_HOST, to_host = to.kind == CU_MEMORYTYPE_HOST;
   if (from_host && to_host) return in_this_process(from, to, size, target);
   const box_end& far = from_host ? to : from;
-  if (any_capture() && !synchronous && from_host != to_host &&
-      far.kind == CU_MEMORYTYPE_DEVICE && lies_on_device(far.address))
+  if (any_capture() && !synchronous && from_host != to_host && far.kind == CU_MEMORYTYPE_DEVICE &&
+      lies_on_device(far.address))
     return row_by_row(from, to, size, stream);
   if (from_host) {
     if (const CUresult r = settle_source(from, size, target); r != CUDA_SUCCESS) return r;

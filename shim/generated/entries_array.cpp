@@ -142,7 +142,7 @@ GPUWIRE_EXPORT CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES 
 GPUWIRE_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync"); }
 GPUWIRE_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned int, CUstream) { return refuse("cuMemMapArrayAsync_ptsz"); }
 static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream) {
-  return enter("cuMemcpy2DAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpy2DAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpy2DAsync_v2(pCopy, hStream);
   });
 }
@@ -175,7 +175,7 @@ GPUWIRE_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy) {
 }
 
 static CUresult body_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream) {
-  return enter("cuMemcpy3DAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpy3DAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpy3DAsync_v2(pCopy, hStream);
   });
 }
@@ -186,7 +186,7 @@ GPUWIRE_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUst
 }
 
 static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream) {
-  return enter("cuMemcpy3DBatchAsync", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpy3DBatchAsync", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
   });
 }
@@ -197,7 +197,7 @@ GPUWIRE_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_B
 }
 
 static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream) {
-  return enter("cuMemcpy3DBatchAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpy3DBatchAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
   });
 }
@@ -219,7 +219,7 @@ GPUWIRE_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy) {
 }
 
 static CUresult body_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream) {
-  return enter("cuMemcpy3DPeerAsync", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpy3DPeerAsync", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpy3DPeerAsync(pCopy, hStream);
   });
 }
@@ -263,7 +263,7 @@ GPUWIRE_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcA
 }
 
 static CUresult body_cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  return enter("cuMemcpyAtoHAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpyAtoHAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
   });
 }
@@ -285,7 +285,7 @@ GPUWIRE_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, si
 }
 
 static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream) {
-  return enter("cuMemcpyBatchAsync", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter_anytime("cuMemcpyBatchAsync", [&]() -> CUresult {
     return custom::cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
   });
 }
@@ -296,7 +296,7 @@ GPUWIRE_EXPORT CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *
 }
 
 static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream) {
-  return enter("cuMemcpyBatchAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpyBatchAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
   });
 }
@@ -318,7 +318,7 @@ GPUWIRE_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset,
 }
 
 static CUresult body_cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream) {
-  return enter("cuMemcpyHtoAAsync_v2", CUDA_ERROR_INVALID_HANDLE, [&]() -> CUresult {
+  return enter("cuMemcpyHtoAAsync_v2", CUDA_ERROR_NOT_INITIALIZED, [&]() -> CUresult {
     return custom::cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
   });
 }

@@ -31,6 +31,6 @@ TEST_CASE("every withheld attribute is documented with its reason, and no other"
   const auto text = read("docs/differences.md");
   const auto listed = all_matches(text.substr(text.find("| attribute | reason |")),
                                   std::regex(R"(\| ([A-Z0-9_]{4,}) \| ([^|]+) \|)"));
-  CHECK(code.size() > 30);
+  CHECK(code.size() > 20);  // the pattern still finds them
   CHECK(code == listed);
 }
