@@ -27,12 +27,17 @@ class kernel_list {
     if (name_of == nullptr || name_of(&name, native) != CUDA_SUCCESS || name == nullptr) return;
     std::uint32_t count = 0;
     std::size_t offset = 0, bytes = 0;
+    auto said = CUDA_ERROR_INVALID_VALUE;
     while (parameter_of != nullptr &&
-           parameter_of(native, count, &offset, &bytes) == CUDA_SUCCESS) {
+           (said = parameter_of(native, count, &offset, &bytes)) == CUDA_SUCCESS) {
       offsets_.push_back(static_cast<std::uint32_t>(offset));
       bytes_.push_back(static_cast<std::uint32_t>(bytes));
       ++count;
     }
+    // The client asks again when it launches the kernel with parameters.
+    if (said != CUDA_ERROR_INVALID_VALUE)
+      log_info("a parameter's place is not known yet",
+               {{"kernel", name}, {"result", std::to_string(said)}});
     if (!handles_.empty()) names_ += '\0';
     names_ += name;
     handles_.push_back(handle);
@@ -53,8 +58,20 @@ class kernel_list {
   std::vector<std::uint32_t> counts_, offsets_, bytes_;
 };
 
+// The driver tells a kernel's layout only where a context is current, while a library may be loaded
+// without one: any context that lives will do. Without one the client asks again, see
+// cuFuncGetParamInfo below.
+void enter_some_context(call_context& c) {
+  if (c.ticket().context != 0) return;
+  for (std::uint32_t index = 1; index < limits::explicit_context_first; ++index) {
+    if (!c.owner().handles(handle_kind::context).find_index(index)) continue;
+    if (c.enter(index)) return;
+  }
+}
+
 void list_library(call_context& c, CUlibrary library, kernel_list& list) {
   const auto& d = c.driver();
+  enter_some_context(c);
   unsigned count = 0;
   if (!d.cuLibraryGetKernelCount || !d.cuLibraryEnumerateKernels) return;
   if (d.cuLibraryGetKernelCount(&count, library) != CUDA_SUCCESS || count == 0) return;
@@ -170,6 +187,31 @@ outcome cuLibraryGetUnifiedFunction(call_context& c,
   void* address = nullptr;
   const auto result = function(&address, library, symbol.c_str());
   return c.finish<call>(result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result, {});
+}
+
+// Where a parameter lies, of a function or of a kernel whose library was loaded when no context was
+// there.
+outcome cuFuncGetParamInfo(call_context& c, const msg::cuFuncGetParamInfo::request& q) {
+  using call = msg::cuFuncGetParamInfo;
+  const auto& d = c.driver();
+  std::size_t offset = 0, bytes = 0;
+  auto result = CUDA_ERROR_NOT_SUPPORTED;
+  if (wire::handle_kind_of(q.func) == static_cast<std::uint8_t>(handle_kind::kernel)) {
+    const auto kernel = c.native<handle_kind::kernel>(q.func);
+    if (!c.failed() && d.cuKernelGetParamInfo != nullptr)
+      result = d.cuKernelGetParamInfo(kernel, q.paramIndex, &offset, &bytes);
+  } else {
+    const auto function = c.function(q.func);
+    if (!c.failed() && d.cuFuncGetParamInfo != nullptr)
+      result = d.cuFuncGetParamInfo(function, q.paramIndex, &offset, &bytes);
+  }
+  if (c.failed()) result = c.failure();
+  call::reply r;
+  if (result == CUDA_SUCCESS) {
+    r.paramOffset = offset;
+    r.paramSize = bytes;
+  }
+  return c.finish<call>(result, r);
 }
 
 outcome unload_image(call_context& c, const msg::unload_image::request& q) {

@@ -9,6 +9,7 @@
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/graph_memory.hpp"
+#include "shim/log.hpp"
 #include "shim/memory.hpp"
 #include "shim/pinned.hpp"
 #include "wire/limits.hpp"
@@ -30,6 +31,7 @@ CUdeviceptr address_of(const void* host_side) {
 
 CUresult refuse_freed_memory() {
   const CUresult r = detail::earlier_error(self());
+  log_debug("memory that was freed is named");
   return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -107,8 +109,8 @@ CUresult to_device(CUdeviceptr destination, const void* source, std::size_t byte
   if (m == mode::in_stream) {
     if (const auto r = upload_from_pinned(destination, source, bytes, target)) return *r;
   }
-  // What a copy of this size reads now must be what it would find in its turn; and its data must not be in the way of
-  // data that the stream before it still waits for.
+  // What a copy of this size reads now must be what it would find in its turn; and its data must
+  // not be in the way of data that the stream before it still waits for.
   const bool large = bytes > wire::limits::inline_payload_bytes_max;
   if (!any_capture() && ((m == mode::synchronous && is_still_written(source, bytes)) ||
                          (large && uploads_pending()))) {
@@ -244,7 +246,19 @@ CUresult memset_device(const fill& f, const stream_target& target, mode m) {
     return r == CUDA_SUCCESS && must_arrive(f.destination, m) ? wait_for_stream(target) : r;
   }
   if (is_freed_device_memory(f.destination)) return refuse_freed_memory();
-  return call_operation<msg::memset>(*target.credit, 0, q).result;
+  // Pinned memory may be filled like any other, once the device can reach it.
+  if (place_of(f.destination) == place::host) (void)make_direct(f.destination);
+  const CUresult r = call_operation<msg::memset>(*target.credit, 0, q).result;
+  if (r != CUDA_SUCCESS && debug_log_wanted()) {
+    const auto range = state().memory.find(f.destination);
+    log_debug(
+        "a fill is refused by the server with {}: {} elements of {} bytes at {:#x}, {} by {:#x}, "
+        "{} bytes",
+        static_cast<int>(r), f.width, f.element_bytes, f.destination,
+        range ? "which lies in the range" : "nothing known", range ? range->base : 0,
+        range ? range->bytes : 0);
+  }
+  return r;
 }
 
 fill row(CUdeviceptr destination, unsigned value, unsigned char element_bytes, std::size_t count) {

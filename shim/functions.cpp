@@ -13,10 +13,7 @@ namespace {
 
 // A function of a module that no load described (the module of a library): its layout is asked for,
 // parameter by parameter.
-bool learn_function(std::uint64_t id, std::string name, std::uint64_t module) {
-  kernel_details details;
-  details.name = std::move(name);
-  details.image = module;
+bool ask_for_layout(std::uint64_t id, std::vector<parameter>& layout) {
   for (std::uint64_t i = 0;; ++i) {
     msg::cuFuncGetParamInfo::request q;
     q.func = id;
@@ -24,12 +21,18 @@ bool learn_function(std::uint64_t id, std::string name, std::uint64_t module) {
     q.paramOffset_wanted = true;
     q.paramSize_wanted = true;
     const auto a = call<msg::cuFuncGetParamInfo>(q);
-    if (a.result == CUDA_ERROR_INVALID_VALUE) break;  // one past the last
+    if (a.result == CUDA_ERROR_INVALID_VALUE) return true;  // one past the last
     if (a.result != CUDA_SUCCESS) return false;
-    details.parameters.push_back({static_cast<std::uint32_t>(a.body.paramOffset),
-                                  static_cast<std::uint32_t>(a.body.paramSize)});
+    layout.push_back({static_cast<std::uint32_t>(a.body.paramOffset),
+                      static_cast<std::uint32_t>(a.body.paramSize)});
   }
-  return learn_kernel(id, std::move(details)) != nullptr;
+}
+
+bool learn_function(std::uint64_t id, std::string name, std::uint64_t module) {
+  kernel_details details;
+  details.name = std::move(name);
+  details.image = module;
+  return ask_for_layout(id, details.parameters) && learn_kernel(id, std::move(details)) != nullptr;
 }
 
 CUresult ask_for_function(CUmodule module, const char* name, std::uint64_t& function) {
@@ -78,6 +81,22 @@ CUresult parameter_info(const kernel_record* k, std::size_t index, std::size_t* 
 }
 
 }  // namespace
+
+const kernel_details* complete_layout(kernel_record& kernel) {
+  const auto* known = kernel.details.load(std::memory_order_acquire);
+  if (known == nullptr || kernel.layout_asked.exchange(true, std::memory_order_relaxed))
+    return known;
+  std::vector<parameter> layout;
+  const bool answered = ask_for_layout(kernel.id.load(std::memory_order_acquire), layout);
+  log_debug("the layout of {} was asked for again: {} parameters{}", known->name, layout.size(),
+            answered ? "" : ", not all");
+  if (!answered || layout.empty()) return known;
+  auto* fresh = new kernel_details(*known);
+  fresh->parameters = std::move(layout);
+  fresh->parameter_bytes = parameter_block_bytes(fresh->parameters);
+  kernel.details.store(fresh, std::memory_order_release);  // readers may still hold the old one
+  return fresh;
+}
 
 namespace custom {
 

@@ -228,6 +228,7 @@ kernel_record* learn_kernel(std::uint64_t id, kernel_details details) {
   details.parameter_bytes = parameter_block_bytes(details.parameters);
   k->accepted.forget();
   k->attributes.forget();
+  k->layout_asked.store(false, std::memory_order_relaxed);
   const auto* fresh = new kernel_details(std::move(details));
   delete k->details.exchange(fresh, std::memory_order_acq_rel);
   k->id.store(id, std::memory_order_release);

@@ -35,7 +35,8 @@ struct kernel_record {
   std::atomic<wire::handle_id> id{0};
   std::atomic<const kernel_details*> details{nullptr};
   launch_cache accepted;
-  attribute_memory attributes;  // kernels only
+  attribute_memory attributes;            // kernels only
+  std::atomic<bool> layout_asked{false};  // see complete_layout()
 };
 
 struct image_record {
@@ -56,6 +57,10 @@ image_record* find_library(CUlibrary library);
 
 // Makes a handle from the server known. Null if its index is beyond the table.
 kernel_record* learn_kernel(std::uint64_t id, kernel_details details);
+
+// A driver may not know the layout of a kernel's parameters when its image is loaded. Asks once
+// more, now that the kernel is launched with some; returns what is known then.
+const kernel_details* complete_layout(kernel_record& kernel);
 
 // Loads a module for the CUDA runtime's own table: wrapper or bare image, no options.
 CUresult load_module(CUmodule* module, const void* image);

@@ -8,6 +8,7 @@
 #include "shim/entry.hpp"
 #include "shim/generated/custom.hpp"
 #include "shim/images.hpp"
+#include "shim/log.hpp"
 
 namespace gpuwire::shim {
 namespace {
@@ -124,6 +125,22 @@ CUresult send(const launch_request& l, const stream_target& target, kernel_recor
   return r;
 }
 
+// With GPUWIRE_LOG=debug: what was launched when it was refused.
+CUresult say_refusal(const launch_request& l, CUresult r, const char* by) {
+  if (r == CUDA_SUCCESS || !debug_log_wanted()) return r;
+  const kernel_record* kernel = find_function(l.function);
+  const kernel_details* d =
+      kernel != nullptr ? kernel->details.load(std::memory_order_acquire) : nullptr;
+  log_debug(
+      "a launch is refused by the {} with {}: {}, grid {}x{}x{}, block {}x{}x{}, {} bytes shared, "
+      "{} attributes, {} parameters in {} bytes{}",
+      by, static_cast<int>(r), d != nullptr ? d->name : "no kernel", l.grid[0], l.grid[1],
+      l.grid[2], l.block[0], l.block[1], l.block[2], l.shared_bytes, l.attribute_count,
+      d != nullptr ? d->parameters.size() : 0, d != nullptr ? d->parameter_bytes : 0,
+      l.extra != nullptr ? ", as one block" : "");
+  return r;
+}
+
 CUresult launch(const launch_request& l) {
   if (const CUresult r = need_context(); r != CUDA_SUCCESS) return r;
   kernel_record* kernel = find_function(l.function);
@@ -134,14 +151,18 @@ CUresult launch(const launch_request& l) {
   if (target.result != CUDA_SUCCESS) return target.result;
   thread_state& t = self();
   if (const CUresult r = check_shape(l, *find_device(t.current()->device)); r != CUDA_SUCCESS)
-    return r;
+    return say_refusal(l, r, "client for its shape");
+  if (details->parameters.empty() && l.parameters != nullptr) details = complete_layout(*kernel);
   parameter_block parameters;
-  if (const CUresult r = find_parameters(l, *details, t, parameters); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = find_parameters(l, *details, t, parameters); r != CUDA_SUCCESS)
+    return say_refusal(l, r, "client for its parameters");
   note_host_addresses(parameters.bytes.data, static_cast<std::size_t>(parameters.bytes.size));
-  if (l.attribute_count == 0) return send(l, target, *kernel, parameters, nullptr);
+  if (l.attribute_count == 0)
+    return say_refusal(l, send(l, target, *kernel, parameters, nullptr), "server");
   encoded_attributes attributes;
-  if (const CUresult r = encode_attributes(l, attributes); r != CUDA_SUCCESS) return r;
-  return send(l, target, *kernel, parameters, &attributes);
+  if (const CUresult r = encode_attributes(l, attributes); r != CUDA_SUCCESS)
+    return say_refusal(l, r, "client for its attributes");
+  return say_refusal(l, send(l, target, *kernel, parameters, &attributes), "server");
 }
 
 CUresult clusters(int* answer, CUfunction function, const CUlaunchConfig* config, bool active) {

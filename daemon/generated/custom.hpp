@@ -106,6 +106,7 @@ outcome link_add(call_context& c, const msg::link_add::request& q);
 outcome link_complete(call_context& c, const msg::link_complete::request& q);
 outcome link_destroy(call_context& c, const msg::link_destroy::request& q);
 outcome memory_decompress(call_context& c, const msg::memory_decompress::request& q);
+outcome cuFuncGetParamInfo(call_context& c, const msg::cuFuncGetParamInfo::request& q);
 outcome cuLibraryGetUnifiedFunction(call_context& c, const msg::cuLibraryGetUnifiedFunction::request& q);
 outcome memory_allocate_async(call_context& c, const msg::memory_allocate_async::request& q);
 outcome memory_free_async(call_context& c, const msg::memory_free_async::request& q);

@@ -218,19 +218,7 @@ outcome cuFuncSetSharedMemConfig(call_context& c, wire::decoder& in) {
 outcome cuFuncGetParamInfo(call_context& c, wire::decoder& in) {
   msg::cuFuncGetParamInfo::request q;
   if (!wire::decode_from(in, q)) return c.malformed();
-  const auto driver_function = c.driver().cuFuncGetParamInfo;
-  if (!driver_function) return c.finish<msg::cuFuncGetParamInfo>(CUDA_ERROR_NOT_SUPPORTED, {});
-  const CUfunction func_value = c.function(q.func);
-  size_t paramOffset_value{};
-  size_t paramSize_value{};
-  if (c.failed()) return c.finish<msg::cuFuncGetParamInfo>(c.failure(), {});
-  const CUresult result = driver_function(func_value, static_cast<size_t>(q.paramIndex), q.paramOffset_wanted ? &paramOffset_value : nullptr, q.paramSize_wanted ? &paramSize_value : nullptr);
-  msg::cuFuncGetParamInfo::reply r;
-  if (result == CUDA_SUCCESS) {
-    r.paramOffset = static_cast<std::uint64_t>(paramOffset_value);
-    r.paramSize = static_cast<std::uint64_t>(paramSize_value);
-  }
-  return c.finish<msg::cuFuncGetParamInfo>(result, r);
+  return custom::cuFuncGetParamInfo(c, q);
 }
 
 outcome cuFuncIsLoaded(call_context& c, wire::decoder& in) {

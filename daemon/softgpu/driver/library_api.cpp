@@ -215,7 +215,8 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice d
   });
 }
 
+// Asking for a context is what the real driver does here.
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {
-  return initialised(
-      [&] { return parameter_info(kernel_of(handle)->info(), index, offset, bytes); });
+  return with_context(
+      [&](context&) { return parameter_info(kernel_of(handle)->info(), index, offset, bytes); });
 }

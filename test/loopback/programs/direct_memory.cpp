@@ -334,6 +334,22 @@ static void copies(const gpu& g) {
 }
 
 // The system reads and writes there as in any other memory.
+// Pinned memory filled by the device, which frameworks do with words that a kernel waits for.
+static void fills() {
+  int* p = pinned(64);
+  CUstream stream;
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CHECK(cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(p + 2), 77, 2, stream));
+  CHECK(cuStreamSynchronize(stream));
+  std::printf("filled: %d %d %d %d\n", p[1], p[2], p[3], p[4]);
+  REQUIRE(p[2] == 77 && p[3] == 77 && p[1] != 77 && p[4] != 77);
+  CHECK(cuMemsetD8(reinterpret_cast<CUdeviceptr>(p + 4), 1, 4));
+  CHECK(cuCtxSynchronize());
+  REQUIRE(p[4] == 0x01010101);
+  CHECK(cuStreamDestroy(stream));
+  CHECK(cuMemFreeHost(p));
+}
+
 static void system_calls(const gpu& g, int* p, int count) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -528,6 +544,7 @@ int main() {
   REQUIRE(mapped == 1);
   ways(g, more);
   copies(g);
+  fills();
   int* p = pinned(4000);
   system_calls(g, p, 4000);
   CHECK(cuMemFreeHost(p));

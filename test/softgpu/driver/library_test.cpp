@@ -44,7 +44,7 @@ TEST_CASE("a kernel handle is valid wherever a function is wanted") {
   CHECK_CODE(driver(cuLibraryUnload)(library), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_CASE("a library lists its kernels with names and parameters, without a context") {
+TEST_CASE("a library lists its kernels with names without a context, with parameters in one") {
   const CUlibrary library = load_library();
   unsigned count = 0;
   REQUIRE_OK(driver(cuLibraryGetKernelCount)(&count, library));
@@ -65,6 +65,8 @@ TEST_CASE("a library lists its kernels with names and parameters, without a cont
   CUkernel add = nullptr;
   REQUIRE_OK(driver(cuLibraryGetKernel)(&add, library, "add"));
   size_t offset = 1, bytes = 0;
+  CHECK_CODE(driver(cuKernelGetParamInfo)(add, 3, &offset, &bytes), CUDA_ERROR_INVALID_CONTEXT);
+  test_context context;
   REQUIRE_OK(driver(cuKernelGetParamInfo)(add, 3, &offset, &bytes));
   CHECK(offset == 24);
   CHECK(bytes == 4);
