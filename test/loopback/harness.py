@@ -173,6 +173,7 @@ def client_environment(server, **more):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWIRE_", "CUDA_"))}
     environment.update(LD_LIBRARY_PATH=os.path.join(BUILD, "lib"), GPUWIRE_SERVER=server)
     environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+    environment.setdefault("TSAN_OPTIONS", "die_after_fork=0")  # a forked child may start anew
     environment.update(more)
     return environment
 
