@@ -87,8 +87,7 @@ TEST_CASE(
   REQUIRE_OK(driver(cuMemAllocFromPoolAsync)(&elsewhere, 5000, pool.handle, other));
   CHECK(elsewhere != first);
 
-  const int raised = 1;
-  REQUIRE_OK(driver(cuMemcpyHtoDAsync_v2)(flag, &raised, sizeof raised, other));
+  REQUIRE_OK(launch(module.function("raise"), 1, 1, other, flag));
   REQUIRE_OK(driver(cuStreamSynchronize)(one));
   CUdeviceptr late = 0;
   REQUIRE_OK(driver(cuMemAllocFromPoolAsync)(&late, 5000, pool.handle, other));
