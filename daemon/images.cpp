@@ -36,8 +36,8 @@ class kernel_list {
     }
     // The client asks again when it launches the kernel with parameters.
     if (said != CUDA_ERROR_INVALID_VALUE)
-      log_info("a parameter's place is not known yet",
-               {{"kernel", name}, {"result", std::to_string(said)}});
+      log_debug("a parameter's place is not known yet",
+                {{"kernel", name}, {"result", std::to_string(said)}});
     if (!handles_.empty()) names_ += '\0';
     names_ += name;
     handles_.push_back(handle);
